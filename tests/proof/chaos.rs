@@ -94,19 +94,19 @@ impl Fault {
     const fn described(self) -> (&'static str, Duration) {
         let (name, seconds) = match self {
             Self::JudgeKilled => ("judge killed", 20),
-            Self::WorkerKilled => ("worker killed", 15),
+            Self::WorkerKilled => ("worker killed", 20),
             Self::JudgeSuspended => ("judge suspended", 20),
             Self::WorkerSuspended => ("worker suspended", 20),
             Self::BrokerKilled => ("broker killed", 30),
             Self::BrokerStalled => ("broker stalled", 25),
             Self::BrokersSlow => ("brokers slow", 30),
-            Self::SnapshotsRefused => ("snapshots refused", 5),
+            Self::SnapshotsRefused => ("snapshots refused", 10),
             Self::RequestsDeleted => ("fingerprint log deleted", 60),
             Self::VerdictsDeleted => ("verdict log deleted", 60),
-            Self::RulesChanged => ("rules changed", 15),
-            Self::SchemeChanged => ("scheme changed", 20),
+            Self::RulesChanged => ("rules changed", 30),
+            Self::SchemeChanged => ("scheme changed", 30),
             Self::TopicDropped => ("input topic dropped", 30),
-            Self::ClockAhead => ("crawler's clock ahead", 5),
+            Self::ClockAhead => ("crawler's clock ahead", 10),
         };
         (name, Duration::from_secs(seconds))
     }
