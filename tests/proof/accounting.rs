@@ -56,6 +56,15 @@ impl Ledger {
         Self { inputs, outputs }
     }
 
+    /// Returns the page that an output record is of, if it is unchanged, and its outcome.
+    fn attributed(&self, output_kind: OutputKind, record: &Record) -> Result<(Source, Outcome), String> {
+        let source = origin(output_kind, record)?;
+        let came =
+            self.inputs.get(&source).ok_or_else(|| format!("{} is not of the input: {source}", record.source))?;
+        same_bytes(came, record)?;
+        Ok((source, outcome(output_kind, record)?))
+    }
+
     /// Returns the outcome of every page, if each came out `times` times.
     ///
     /// # Errors
@@ -64,11 +73,7 @@ impl Ledger {
     pub(crate) fn outcomes(&self, times: usize) -> Result<BTreeMap<Source, Outcome>, String> {
         let mut outcomes: BTreeMap<Source, (Outcome, Vec<&Source>)> = BTreeMap::new();
         for (output_kind, record) in &self.outputs {
-            let source = origin(*output_kind, record)?;
-            let came =
-                self.inputs.get(&source).ok_or_else(|| format!("{} is not of the input: {source}", record.source))?;
-            same_bytes(came, record)?;
-            let outcome = outcome(*output_kind, record)?;
+            let (source, outcome) = self.attributed(*output_kind, record)?;
             match outcomes.get_mut(&source) {
                 None => drop(outcomes.insert(source, (outcome, vec![&record.source]))),
                 Some((before, places)) if *before == outcome => places.push(&record.source),
@@ -132,12 +137,7 @@ impl Ledger {
         let mut audit = Audit { pages: self.inputs.len(), ..Audit::default() };
         let mut outcomes: BTreeMap<Source, Outcome> = BTreeMap::new();
         for (output_kind, record) in &self.outputs {
-            let read = origin(*output_kind, record).and_then(|source| {
-                let came = self.inputs.get(&source).ok_or_else(|| format!("{} is of no page", record.source))?;
-                same_bytes(came, record)?;
-                Ok((source, outcome(*output_kind, record)?))
-            });
-            match read {
+            match self.attributed(*output_kind, record) {
                 Err(why) => audit.changed += audit.example(why),
                 Ok((source, _)) if outcomes.contains_key(&source) => {
                     audit.doubled += audit.example(format!("{source} came out again as {}", record.source));

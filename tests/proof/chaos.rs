@@ -13,8 +13,6 @@ use std::time::{Duration, Instant};
 
 use dupgate::clock::wall_time;
 use dupgate::record::Source;
-use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::metadata::MetadataTopic;
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -24,7 +22,7 @@ use crate::broker::{Broker, wait};
 use crate::cluster::instance::Instance;
 use crate::cluster::records::{Page, PageProducer, Record, TopicReader, by_source};
 use crate::cluster::{Cluster, Shape, merge};
-use crate::flow::{Consumed, words};
+use crate::flow::{Consumed, text_of, words};
 use crate::several_instances::Team;
 
 const NAMES: [&str; 4] = ["one", "two", "three", "four"];
@@ -112,12 +110,6 @@ impl Fault {
     }
 }
 
-/// The page whose text the page of this number has: its own, or that of the first of its copies.
-fn text_of(number: u32) -> u32 {
-    let is_copy = number >= COPIED && number % COPIES == COPIES - 1;
-    if is_copy { text_of(number - COPIED) } else { number }
-}
-
 /// The crawl: writes a page every [`BEAT`], to the partitions of all topics in turn.
 #[derive(Default)]
 struct Crawl {
@@ -160,7 +152,7 @@ impl Crawl {
                 hostile[kind].clone()
             } else {
                 let url = format!("https://a.example/{number}");
-                let value = json!({ "url": url, "text": words(text_of(number)) });
+                let value = json!({ "url": url, "text": words(text_of(number, COPIES, COPIED)) });
                 Page { key: number.to_string(), value: Some(value.to_string().into()), ..Page::default() }
             };
             if self.is_ahead.load(Ordering::SeqCst) {
@@ -226,18 +218,9 @@ impl Fleet<'_> {
         1 + i32::try_from(self.count % 3).unwrap()
     }
 
-    /// All logs of this kind.
-    fn logs(&self, kind: &str) -> BTreeSet<String> {
-        let prefix = format!("{}.{kind}.", self.cluster.group());
-        let client: BaseConsumer = self.cluster.broker().client().create().expect("a client");
-        let metadata = client.fetch_metadata(None, wait::LIMIT).expect("metadata");
-        let names = metadata.topics().iter().map(MetadataTopic::name);
-        names.filter(|name| name.starts_with(&prefix)).map(str::to_owned).collect()
-    }
-
     /// Deletes a log of the current scheme, and creates an empty one.
     fn recreate(&self, kind: &str) {
-        let logs = self.logs(kind);
+        let logs = self.cluster.log_topics(kind);
         let log = logs.difference(&self.old_logs).next().expect("a log of the scheme");
         self.cluster.broker().recreate_topic(log, 1);
     }
@@ -309,8 +292,9 @@ impl Fleet<'_> {
                 self.roll(json!({ "match": { "minhash": { "min_similarity": least } } }));
             }
             Fault::SchemeChanged => {
-                let before = &self.logs("fingerprints") | &self.logs("verdicts");
-                let length = 7 + self.count;
+                let before = &self.cluster.log_topics("fingerprints") | &self.cluster.log_topics("verdicts");
+                // Two logs for each scheme: a length that no scheme had before.
+                let length = 6 + before.len() / 2;
                 self.roll(json!({ "match": { "minhash": { "shingle": { "other": length } } } }));
                 self.old_logs = before;
             }

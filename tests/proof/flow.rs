@@ -27,14 +27,14 @@ const COPIES: u32 = 10;
 /// the original is judged first.
 const COPIED: u32 = 600;
 
-/// Whether the page of this number is a copy.
-fn is_copy(number: u32) -> bool {
-    number >= COPIED && number % COPIES == COPIES - 1
+/// Whether the page of this number is a copy, if one of `every` is, of the page `distance` before it.
+fn is_copy(number: u32, every: u32, distance: u32) -> bool {
+    number >= distance && number % every == every - 1
 }
 
 /// The number that the text of a page is made of. A copy of a copy has the text of the first one.
-fn text_of(number: u32) -> u32 {
-    if is_copy(number) { text_of(number - COPIED) } else { number }
+pub(crate) fn text_of(number: u32, every: u32, distance: u32) -> u32 {
+    if is_copy(number, every, distance) { text_of(number - distance, every, distance) } else { number }
 }
 
 /// A word of a page, of eight letters: no two texts have a word in common, or are near each other.
@@ -69,7 +69,7 @@ impl Feed {
                 if stopped.load(Ordering::Relaxed) {
                     return producer.flush();
                 }
-                let value = json!({ "url": format!("https://a.example/{number}"), "text": words(text_of(number)) });
+                let value = json!({ "url": format!("https://a.example/{number}"), "text": words(text_of(number, COPIES, COPIED)) });
                 let page = Page { key: number.to_string(), value: Some(value.to_string().into()), ..Page::default() };
                 producer.write(&topic, i32::try_from(number).expect("few pages") % partitions, &page);
                 std::thread::park_timeout((start + BEAT * number).saturating_duration_since(Instant::now()));
@@ -92,7 +92,7 @@ pub(crate) fn each_page_came_out_once(cluster: &Cluster<'_>) {
     originals_are_delivered(&outcomes).expect("every duplicate points to a delivered original (L8)");
     for (source, record) in &ledger.inputs {
         let key = record.key.as_deref().and_then(|key| std::str::from_utf8(key).ok()).expect("a key of text");
-        let is_copy = is_copy(key.parse().expect("a number"));
+        let is_copy = is_copy(key.parse().expect("a number"), COPIES, COPIED);
         let expected = if is_copy { OutputKind::Duplicate } else { OutputKind::Unique };
         assert_eq!(outcomes[source].output_kind, expected, "{source}, page {key}: {:?}", outcomes[source]);
     }

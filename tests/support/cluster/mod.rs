@@ -13,6 +13,7 @@ pub(crate) mod http;
 pub(crate) mod instance;
 pub(crate) mod records;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -162,14 +163,19 @@ impl<'b> Cluster<'b> {
         &self.dead
     }
 
-    /// Name of the only topic that begins with the group and `.log.`.
-    pub(crate) fn log_topic(&self, log: &str) -> String {
+    /// Names of the topics that begin with the group and `.log.`: one for each scheme.
+    pub(crate) fn log_topics(&self, log: &str) -> BTreeSet<String> {
         let prefix = format!("{}.{log}.", self.group);
         let client: BaseConsumer = self.broker.client().create().expect("a client");
         let metadata = client.fetch_metadata(None, wait::LIMIT).expect("metadata");
-        let names: Vec<&str> = metadata.topics().iter().map(MetadataTopic::name).collect();
-        let mut found = names.into_iter().filter(|name| name.starts_with(&prefix));
-        let name = found.next().unwrap_or_else(|| panic!("no topic begins with {prefix}")).to_owned();
+        let names = metadata.topics().iter().map(MetadataTopic::name);
+        names.filter(|name| name.starts_with(&prefix)).map(str::to_owned).collect()
+    }
+
+    /// Name of the only topic that begins with the group and `.log.`.
+    pub(crate) fn log_topic(&self, log: &str) -> String {
+        let mut found = self.log_topics(log).into_iter();
+        let name = found.next().unwrap_or_else(|| panic!("no topic begins with {}.{log}.", self.group));
         assert_eq!(found.next(), None, "one scheme, one log");
         name
     }
