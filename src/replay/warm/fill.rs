@@ -454,7 +454,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
     }
 }
 
-/// Bytes of verdicts that are read ahead.
+/// Bytes of the new scheme's answers that are read ahead.
 const ANSWERS_AHEAD: usize = 16 << 20;
 
 /// Sends requests to the judges of all log partitions, and tracks which of them are pending.
