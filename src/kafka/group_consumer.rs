@@ -34,7 +34,7 @@ use rdkafka::{ClientConfig, TopicPartitionList};
 use self::events::TopicName;
 pub(super) use self::events::detach;
 pub use self::events::{Command, ConsumedRecord, ConsumerEvent, CutValue, Start};
-use self::fetch_states::{FetchState, FetchStates, known_end, list_of, partitions_of, read_up_to, report};
+use self::fetch_states::{FetchState, FetchStates, StallWatch, known_end, list_of, partitions_of, read_up_to, report};
 use self::membership::member_id;
 pub(super) use self::membership::share_of;
 pub use self::membership::{Membership, UnassignedPartitions};
@@ -477,6 +477,7 @@ fn run(settings: &GroupConsumerSettings, shared: &Shared, mut consumer: RenewedC
     let named = settings.topics.first().filter(|topic| !topic.starts_with('^'));
     let mut reaches = true;
     let mut probe = None;
+    let mut stalls = StallWatch::new();
     shared.renew(&consumer);
     while !shared.fetch_states().leaving {
         (settings.moved)();
@@ -500,6 +501,12 @@ fn run(settings: &GroupConsumerSettings, shared: &Shared, mut consumer: RenewedC
                 Ok(())
             },
         );
+        if shared.is_stalled(&consumer, &mut stalls) {
+            consumer.replace("the records of a partition have stopped arriving", |old, fresh| {
+                shared.replaced(old, fresh);
+                Ok(())
+            });
+        }
         if !is_replaced && consumer.answers() != reaches {
             reaches = consumer.answers();
             (shared.sink)(ConsumerEvent::Reaches(reaches));
@@ -508,7 +515,7 @@ fn run(settings: &GroupConsumerSettings, shared: &Shared, mut consumer: RenewedC
             continue;
         }
         match consumer.poll(POLL) {
-            None => {}
+            None => stalls.is_drained = true,
             Some(Ok(message)) => shared.arrived(&consumer, &message, &mut topic),
             Some(Err(KafkaError::PartitionEOF(number))) => shared.at_end(&consumer, number),
             Some(Err(error)) => shared.failed(&consumer, &error),

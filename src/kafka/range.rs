@@ -148,7 +148,12 @@ impl Reader {
             }
             self.consumer
                 .replace_if_lost(|| Some(self.topic.to_string()), |_, fresh| assign(fresh, &self.topic, &self.open));
-            if self.budget.wait_for_room(POLL) && !self.read() {
+            self.consumer.replace_if_silent(|client| assign(client, &self.topic, &self.open));
+            let has_room = self.budget.wait_for_room(POLL);
+            if !has_room || self.open.values().all(|range| range.is_paused) {
+                self.consumer.heard();
+            }
+            if has_room && !self.read() {
                 return;
             }
         }
@@ -190,6 +195,7 @@ impl Reader {
                 return true;
             }
             Some(Ok(message)) => {
+                self.consumer.heard();
                 let (number, offset) = (message.partition(), message.offset());
                 let partition = PartitionId::new(Arc::clone(&self.topic), number);
                 let record = detach(&message);
@@ -198,6 +204,7 @@ impl Reader {
             }
             // The records existed when the range was chosen, so the end of the partition is also the end of the range.
             Some(Err(KafkaError::PartitionEOF(number))) => {
+                self.consumer.heard();
                 self.end(number);
                 return true;
             }

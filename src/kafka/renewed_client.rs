@@ -5,11 +5,16 @@
 //! forgotten (issue 5511). Only a new client helps. So each client periodically requests metadata, and is replaced
 //! after [`MAX_MISSES`] consecutive misses. If the brokers are only unreachable, the new client waits as the old one did.
 //!
+//! A client may also wait forever for one partition: it keeps asking a former leader for a topic that was deleted and
+//! created again after a broker had died (issue 4898). Readers that expect either a record or the end of the partition
+//! call [`RenewedClient::replace_if_silent`], too.
+//!
 //! Its owner calls [`RenewedClient::replace_if_lost`] periodically, on the thread that polls the client. The old client
 //! is kept until a new one has taken over; if that fails, the next probe tries again. A replaced client closes on a
 //! separate thread. Transactional producers are not among them: their machine decides when they are replaced
 //! (`super::producer`).
 
+use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +38,60 @@ const MAX_MISSES: u32 = 3;
 
 /// Consecutive misses after which the brokers count as unreachable: after a single miss, a broker may just be slow.
 const SILENT: u32 = 2;
+
+/// How often a reader's silence is looked at.
+const SILENCE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Consecutive silent intervals after which a reader that was assigned anew is replaced. Doubled by each replacement:
+/// the next fetch may just take long.
+const MAX_SILENT: u32 = 3;
+
+/// Counts the intervals in which a reader has heard nothing of its partitions: neither a record nor an end.
+struct Silence {
+    due: Receiver<std::time::Instant>,
+    /// Whether something was heard since the interval began.
+    heard: Cell<bool>,
+    /// Consecutive silent intervals.
+    intervals: u32,
+    /// Silent intervals after which the client is replaced.
+    patience: u32,
+}
+
+/// What to do about a silent reader.
+#[derive(Debug, PartialEq, Eq)]
+enum Remedy {
+    Nothing,
+    /// A fetch that begins now is answered by a record or by the end of the partition.
+    AssignAnew,
+    Replace,
+}
+
+impl Silence {
+    fn looked_at_every(interval: Duration) -> Self {
+        Self { due: tick(interval), heard: Cell::new(false), intervals: 0, patience: MAX_SILENT }
+    }
+
+    /// Returns what to do at the end of an interval.
+    fn remedy(&mut self) -> Remedy {
+        if self.due.try_recv().is_err() {
+            return Remedy::Nothing;
+        }
+        if self.heard.take() {
+            (self.intervals, self.patience) = (0, MAX_SILENT);
+            return Remedy::Nothing;
+        }
+        self.intervals += 1;
+        if self.intervals == 1 {
+            return Remedy::AssignAnew;
+        }
+        if self.intervals <= self.patience {
+            return Remedy::Nothing;
+        }
+        // The new client is assigned from the start, so it counts as assigned anew.
+        (self.intervals, self.patience) = (1, self.patience.saturating_mul(2));
+        Remedy::Replace
+    }
+}
 
 /// Counts the misses of one client.
 struct ClientWatchdog {
@@ -125,6 +184,7 @@ pub(super) struct RenewedClient<C> {
     client: C,
     create: Create<C>,
     watchdog: ClientWatchdog,
+    silence: Silence,
     /// Its name in log lines.
     name: String,
 }
@@ -159,7 +219,8 @@ impl<C: WatchedClient> RenewedClient<C> {
         name: String,
         create: impl Fn() -> Result<C, KafkaError> + Send + 'static,
     ) -> Result<Self, KafkaError> {
-        Ok(Self { client: create()?, create: Box::new(create), watchdog: ClientWatchdog::new(), name })
+        let (watchdog, silence) = (ClientWatchdog::new(), Silence::looked_at_every(SILENCE_INTERVAL));
+        Ok(Self { client: create()?, create: Box::new(create), watchdog, silence, name })
     }
 
     /// Notes that a broker has answered: a client whose probes wait behind a quota is not lost.
@@ -181,19 +242,48 @@ impl<C: WatchedClient> RenewedClient<C> {
         topic: impl FnOnce() -> Option<String>,
         take_over: impl FnOnce(&C, &C) -> Result<(), KafkaError>,
     ) -> bool {
-        let Self { client, create, watchdog, name } = self;
-        if !watchdog.is_lost(|| client.has_brokers(topic().as_deref())) {
+        if !self.watchdog.is_lost(|| self.client.has_brokers(topic().as_deref())) {
             return false;
         }
-        tracing::warn!(target: "dupgate::kafka", client = name, "replacing client: no broker reachable");
-        match create().and_then(|fresh| take_over(client, &fresh).map(|()| fresh)) {
+        let is_replaced = self.replace("no broker reachable", take_over);
+        if is_replaced {
+            self.watchdog.begin_again();
+        }
+        is_replaced
+    }
+
+    /// Notes that a partition was heard of, or that nothing is to be heard for now.
+    pub(super) fn heard(&self) {
+        self.silence.heard.set(true);
+    }
+
+    /// Assigns a silent client's partitions anew; if it stays silent, replaces it. `assign` assigns them to the client
+    /// that it gets, at their current positions.
+    pub(super) fn replace_if_silent(&mut self, assign: impl Fn(&C) -> Result<(), KafkaError>) {
+        match self.silence.remedy() {
+            Remedy::Nothing => {}
+            Remedy::AssignAnew => {
+                if let Err(error) = assign(&self.client) {
+                    tracing::warn!(target: "dupgate::kafka", client = self.name, %error, "failed to assign anew");
+                }
+            }
+            Remedy::Replace => {
+                self.replace("neither a record nor the end of a partition arrives", |_, fresh| assign(fresh));
+            }
+        }
+    }
+
+    /// Replaces the client; returns whether it did. `take_over` is that of [`RenewedClient::replace_if_lost`].
+    pub(super) fn replace(&mut self, why: &str, take_over: impl FnOnce(&C, &C) -> Result<(), KafkaError>) -> bool {
+        tracing::warn!(target: "dupgate::kafka", client = self.name, "replacing client: {why}");
+        let client = &mut self.client;
+        match (self.create)().and_then(|fresh| take_over(client, &fresh).map(|()| fresh)) {
             Ok(fresh) => {
-                watchdog.begin_again();
                 close_in_background(std::mem::replace(client, fresh));
                 true
             }
             Err(error) => {
-                tracing::error!(target: "dupgate::kafka", client = name, %error, "failed to replace the client, retrying");
+                tracing::error!(target: "dupgate::kafka", client = self.name, %error, "failed to replace the client, retrying");
                 false
             }
         }
@@ -205,6 +295,8 @@ mod tests {
     use std::sync::atomic::AtomicU32;
     use std::sync::atomic::Ordering::Relaxed;
     use std::time::Duration;
+
+    use crossbeam_channel::after;
 
     use super::*;
 
@@ -283,5 +375,25 @@ mod tests {
             replaced_at = is_replaced.then_some(probes);
         }
         assert_eq!(replaced_at, Some(4), "three misses, and one after the attempt that failed");
+    }
+
+    #[test]
+    fn a_silent_reader_is_assigned_anew_before_it_is_replaced() {
+        let mut silence = Silence::looked_at_every(Duration::from_millis(1));
+        let mut remedies = |heard: bool| {
+            let mut seen = String::new();
+            silence.heard.set(heard);
+            for _ in 0..12 {
+                silence.due = after(Duration::ZERO);
+                seen.push(match silence.remedy() {
+                    Remedy::Nothing => '.',
+                    Remedy::AssignAnew => 'a',
+                    Remedy::Replace => 'R',
+                });
+            }
+            seen
+        };
+        assert_eq!(remedies(false), "a..R.....R..", "each client is given twice the time of the one before");
+        assert_eq!(remedies(true), ".a..R.....R.", "what is heard begins the count again");
     }
 }

@@ -287,11 +287,15 @@ impl Reader {
                 |_, fresh| if self.active { assign(fresh, &self.partition, self.next) } else { Ok(()) },
             );
             if self.active {
+                self.consumer.replace_if_silent(|client| assign(client, &self.partition, self.next));
                 self.look_for_end();
                 if self.budget.wait_for_room(POLL) {
                     self.read();
+                } else {
+                    self.consumer.heard();
                 }
             } else {
+                self.consumer.heard();
                 // Keeps the client's own events from piling up.
                 let _ = self.consumer.poll(Duration::ZERO);
             }
@@ -440,6 +444,7 @@ impl Reader {
                 return;
             }
             Some(Ok(message)) => {
+                self.consumer.heard();
                 let payload = message.payload().unwrap_or_default();
                 let next = VerdictOffset(message.offset()).next();
                 self.next = Some(next);
@@ -469,6 +474,7 @@ impl Reader {
                 }
             }
             Some(Err(KafkaError::PartitionEOF(_))) => {
+                self.consumer.heard();
                 if let Ends::At { question, .. } = self.ends {
                     self.ended(question);
                 }
