@@ -34,7 +34,8 @@ use rdkafka::{ClientConfig, TopicPartitionList};
 use self::events::TopicName;
 pub(super) use self::events::detach;
 pub use self::events::{Command, ConsumedRecord, ConsumerEvent, CutValue, Start};
-use self::fetch_states::{FetchState, FetchStates, StallWatch, known_end, list_of, partitions_of, read_up_to, report};
+use self::fetch_states::{FetchState, FetchStates, list_of, partitions_of, report};
+pub(super) use self::fetch_states::{known_end, read_up_to};
 use self::membership::member_id;
 pub(super) use self::membership::share_of;
 pub use self::membership::{Membership, UnassignedPartitions};
@@ -477,7 +478,6 @@ fn run(settings: &GroupConsumerSettings, shared: &Shared, mut consumer: RenewedC
     let named = settings.topics.first().filter(|topic| !topic.starts_with('^'));
     let mut reaches = true;
     let mut probe = None;
-    let mut stalls = StallWatch::new();
     shared.renew(&consumer);
     while !shared.fetch_states().leaving {
         (settings.moved)();
@@ -500,13 +500,13 @@ fn run(settings: &GroupConsumerSettings, shared: &Shared, mut consumer: RenewedC
                 shared.replaced(old, fresh);
                 Ok(())
             },
-        );
-        if shared.is_stalled(&consumer, &mut stalls) {
-            consumer.replace("the records of a partition have stopped arriving", |old, fresh| {
+        ) || consumer.replace_if_stalled(
+            || shared.fetch_states().positions(),
+            |old, fresh| {
                 shared.replaced(old, fresh);
                 Ok(())
-            });
-        }
+            },
+        );
         if !is_replaced && consumer.answers() != reaches {
             reaches = consumer.answers();
             (shared.sink)(ConsumerEvent::Reaches(reaches));
@@ -515,7 +515,7 @@ fn run(settings: &GroupConsumerSettings, shared: &Shared, mut consumer: RenewedC
             continue;
         }
         match consumer.poll(POLL) {
-            None => stalls.is_drained = true,
+            None => consumer.drained(),
             Some(Ok(message)) => shared.arrived(&consumer, &message, &mut topic),
             Some(Err(KafkaError::PartitionEOF(number))) => shared.at_end(&consumer, number),
             Some(Err(error)) => shared.failed(&consumer, &error),

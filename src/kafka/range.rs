@@ -148,12 +148,15 @@ impl Reader {
             }
             self.consumer
                 .replace_if_lost(|| Some(self.topic.to_string()), |_, fresh| assign(fresh, &self.topic, &self.open));
-            self.consumer.replace_if_silent(|client| assign(client, &self.topic, &self.open));
-            let has_room = self.budget.wait_for_room(POLL);
-            if !has_room || self.open.values().all(|range| range.is_paused) {
-                self.consumer.heard();
-            }
-            if has_room && !self.read() {
+            self.consumer.replace_if_stalled(
+                || {
+                    let read = self.open.iter().filter(|(_, range)| !range.is_paused);
+                    read.map(|(number, range)| (PartitionId::new(Arc::clone(&self.topic), *number), Some(range.next)))
+                        .collect()
+                },
+                |_, fresh| assign(fresh, &self.topic, &self.open),
+            );
+            if self.budget.wait_for_room(POLL) && !self.read() {
                 return;
             }
         }
@@ -187,7 +190,10 @@ impl Reader {
     /// Reads the next event. Returns whether there is more to do.
     fn read(&mut self) -> bool {
         let (number, offset, event) = match self.consumer.poll(POLL) {
-            None => return true,
+            None => {
+                self.consumer.drained();
+                return true;
+            }
             // A client may repeat records after its broker has returned.
             Some(Ok(message))
                 if self.open.get(&message.partition()).is_some_and(|range| message.offset() < range.next) =>
@@ -195,7 +201,6 @@ impl Reader {
                 return true;
             }
             Some(Ok(message)) => {
-                self.consumer.heard();
                 let (number, offset) = (message.partition(), message.offset());
                 let partition = PartitionId::new(Arc::clone(&self.topic), number);
                 let record = detach(&message);
@@ -204,7 +209,6 @@ impl Reader {
             }
             // The records existed when the range was chosen, so the end of the partition is also the end of the range.
             Some(Err(KafkaError::PartitionEOF(number))) => {
-                self.consumer.heard();
                 self.end(number);
                 return true;
             }

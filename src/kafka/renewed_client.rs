@@ -5,17 +5,17 @@
 //! forgotten (issue 5511). Only a new client helps. So each client periodically requests metadata, and is replaced
 //! after [`MAX_MISSES`] consecutive misses. If the brokers are only unreachable, the new client waits as the old one did.
 //!
-//! A client may also wait forever for one partition: it keeps asking a former leader for a topic that was deleted and
-//! created again after a broker had died (issue 4898). Readers that expect either a record or the end of the partition
-//! call [`RenewedClient::replace_if_silent`], too.
+//! librdkafka also ignores the leader of a topic that was deleted and created again, until it has changed as often as that
+//! of the former topic (issue 4898): a client that does not see the topic missing in between asks the former leader
+//! forever, without an error. [`StallWatch`] finds such a partition: the brokers have records of it that do not arrive.
 //!
-//! Its owner calls [`RenewedClient::replace_if_lost`] periodically, on the thread that polls the client. The old client
-//! is kept until a new one has taken over; if that fails, the next probe tries again. A replaced client closes on a
+//! Its owner calls [`RenewedClient::replace_if_lost`] periodically, on the thread that polls the client, and so does an
+//! owner that reads with [`RenewedClient::replace_if_stalled`]. The old client is kept until a new one has taken over; if that fails, the next probe tries again. A replaced client closes on a
 //! separate thread. Transactional producers are not among them: their machine decides when they are replaced
 //! (`super::producer`).
 
-use std::cell::Cell;
-use std::ops::Deref;
+use std::collections::BTreeMap;
+use std::ops::{Bound, Deref};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ use rdkafka::error::KafkaError;
 use rdkafka::producer::{Producer, ProducerContext, ThreadedProducer};
 
 use super::client::LoggingContext;
+use super::group_consumer::{known_end, read_up_to};
+use crate::record::PartitionId;
 
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -39,57 +41,81 @@ const MAX_MISSES: u32 = 3;
 /// Consecutive misses after which the brokers count as unreachable: after a single miss, a broker may just be slow.
 const SILENT: u32 = 2;
 
-/// How often a reader's silence is looked at.
-const SILENCE_INTERVAL: Duration = Duration::from_secs(5);
+/// Interval of the search for a partition whose records do not arrive.
+const STALL_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Consecutive silent intervals after which a reader that was assigned anew is replaced. Doubled by each replacement:
-/// the next fetch may just take long.
-const MAX_SILENT: u32 = 3;
+/// How many partitions are looked at in one interval; the others follow in the next ones.
+const LOOKED_AT: usize = 4;
 
-/// Counts the intervals in which a reader has heard nothing of its partitions: neither a record nor an end.
-struct Silence {
+/// Time-out of the query for a partition's end.
+const END_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Intervals that a partition stands still before the client is replaced. Each replacement doubles them, up to
+/// [`MAX_PATIENCE`]: brokers that limit a client's bytes a second may just be slow.
+const PATIENCE: u32 = 2;
+
+const MAX_PATIENCE: u32 = 16;
+
+/// The partitions that a client reads, with their next offsets; `None` at the beginning of a partition.
+pub(super) type Positions = BTreeMap<PartitionId, Option<i64>>;
+
+/// Finds a partition whose records do not arrive, although the client has nothing else to hand over.
+pub(super) struct StallWatch {
     due: Receiver<std::time::Instant>,
-    /// Whether something was heard since the interval began.
-    heard: Cell<bool>,
-    /// Consecutive silent intervals.
+    /// Whether the client had nothing to hand over at some moment of this interval. Otherwise, records may just be late
+    /// because those of other partitions come first.
+    is_drained: bool,
+    /// The partition that was looked at last.
+    last: Option<PartitionId>,
+    /// A partition that stands still, and its next offset.
+    suspect: Option<(PartitionId, Option<i64>)>,
+    /// Intervals that `suspect` has stood still.
     intervals: u32,
-    /// Silent intervals after which the client is replaced.
     patience: u32,
 }
 
-/// What to do about a silent reader.
-#[derive(Debug, PartialEq, Eq)]
-enum Remedy {
-    Nothing,
-    /// A fetch that begins now is answered by a record or by the end of the partition.
-    AssignAnew,
-    Replace,
-}
-
-impl Silence {
-    fn looked_at_every(interval: Duration) -> Self {
-        Self { due: tick(interval), heard: Cell::new(false), intervals: 0, patience: MAX_SILENT }
+impl StallWatch {
+    fn new() -> Self {
+        let due = tick(STALL_INTERVAL);
+        Self { due, is_drained: false, last: None, suspect: None, intervals: 0, patience: PATIENCE }
     }
 
-    /// Returns what to do at the end of an interval.
-    fn remedy(&mut self) -> Remedy {
-        if self.due.try_recv().is_err() {
-            return Remedy::Nothing;
+    /// Looks at some partitions at the end of an interval. `is_behind` returns whether a partition has records beyond its
+    /// next offset; `None` if no broker answers. Returns whether to replace the client.
+    fn is_stalled(
+        &mut self,
+        positions: &Positions,
+        mut is_behind: impl FnMut(&PartitionId, Option<i64>) -> Option<bool>,
+    ) -> bool {
+        if let Some((partition, next)) = self.suspect.take() {
+            if positions.get(&partition) != Some(&next) || is_behind(&partition, next) == Some(false) {
+                self.intervals = 0;
+                return false;
+            }
+            self.intervals += 1;
+            // While no broker answers, another client would not help.
+            if self.intervals < self.patience || is_behind(&partition, next).is_none() {
+                self.suspect = Some((partition, next));
+                return false;
+            }
+            (self.intervals, self.patience) = (0, self.patience.saturating_mul(2).min(MAX_PATIENCE));
+            return true;
         }
-        if self.heard.take() {
-            (self.intervals, self.patience) = (0, MAX_SILENT);
-            return Remedy::Nothing;
+        let rest = (self.last.take().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let in_turn = positions.range(rest).chain(positions).take(LOOKED_AT.min(positions.len()));
+        for (partition, next) in in_turn {
+            self.last = Some(partition.clone());
+            match is_behind(partition, *next) {
+                Some(false) => {}
+                Some(true) => {
+                    self.suspect = Some((partition.clone(), *next));
+                    break;
+                }
+                // Each further question would have to wait, too.
+                None => break,
+            }
         }
-        self.intervals += 1;
-        if self.intervals == 1 {
-            return Remedy::AssignAnew;
-        }
-        if self.intervals <= self.patience {
-            return Remedy::Nothing;
-        }
-        // The new client is assigned from the start, so it counts as assigned anew.
-        (self.intervals, self.patience) = (1, self.patience.saturating_mul(2));
-        Remedy::Replace
+        false
     }
 }
 
@@ -165,6 +191,28 @@ impl<C: ConsumerContext + 'static> WatchedClient for BaseConsumer<C> {
     }
 }
 
+/// A consumer whose partitions can stand still.
+pub(super) trait WatchedConsumer: WatchedClient {
+    /// Returns whether the brokers have another end of a partition than this consumer, which has not read up to it.
+    /// `None` if no broker answers.
+    fn is_behind(&self, partition: &PartitionId, next: Option<i64>) -> Option<bool>;
+}
+
+impl<C: ConsumerContext + 'static> WatchedConsumer for BaseConsumer<C> {
+    fn is_behind(&self, partition: &PartitionId, next: Option<i64>) -> Option<bool> {
+        let (first, end) = self.fetch_watermarks(&partition.topic, partition.number, END_TIMEOUT).ok()?;
+        let position = read_up_to(self.client(), partition, next.unwrap_or(first));
+        // A consumer that reads the partition knows its end.
+        Some(end != position && known_end(self.client(), partition) != Some(end))
+    }
+}
+
+impl<C: ConsumerContext + 'static> WatchedConsumer for Arc<BaseConsumer<C>> {
+    fn is_behind(&self, partition: &PartitionId, next: Option<i64>) -> Option<bool> {
+        BaseConsumer::is_behind(self, partition, next)
+    }
+}
+
 impl<C: ProducerContext + 'static> WatchedClient for ThreadedProducer<C> {
     fn has_brokers(&self, topic: Option<&str>) -> bool {
         has_brokers(self.client(), topic)
@@ -184,7 +232,7 @@ pub(super) struct RenewedClient<C> {
     client: C,
     create: Create<C>,
     watchdog: ClientWatchdog,
-    silence: Silence,
+    stalls: StallWatch,
     /// Its name in log lines.
     name: String,
 }
@@ -219,8 +267,8 @@ impl<C: WatchedClient> RenewedClient<C> {
         name: String,
         create: impl Fn() -> Result<C, KafkaError> + Send + 'static,
     ) -> Result<Self, KafkaError> {
-        let (watchdog, silence) = (ClientWatchdog::new(), Silence::looked_at_every(SILENCE_INTERVAL));
-        Ok(Self { client: create()?, create: Box::new(create), watchdog, silence, name })
+        let (watchdog, stalls) = (ClientWatchdog::new(), StallWatch::new());
+        Ok(Self { client: create()?, create: Box::new(create), watchdog, stalls, name })
     }
 
     /// Notes that a broker has answered: a client whose probes wait behind a quota is not lost.
@@ -252,41 +300,45 @@ impl<C: WatchedClient> RenewedClient<C> {
         is_replaced
     }
 
-    /// Notes that a partition was heard of, or that nothing is to be heard for now.
-    pub(super) fn heard(&self) {
-        self.silence.heard.set(true);
-    }
-
-    /// Assigns a silent client's partitions anew; if it stays silent, replaces it. `assign` assigns them to the client
-    /// that it gets, at their current positions.
-    pub(super) fn replace_if_silent(&mut self, assign: impl Fn(&C) -> Result<(), KafkaError>) {
-        match self.silence.remedy() {
-            Remedy::Nothing => {}
-            Remedy::AssignAnew => {
-                if let Err(error) = assign(&self.client) {
-                    tracing::warn!(target: "dupgate::kafka", client = self.name, %error, "failed to assign anew");
-                }
-            }
-            Remedy::Replace => {
-                self.replace("neither a record nor the end of a partition arrives", |_, fresh| assign(fresh));
-            }
-        }
-    }
-
-    /// Replaces the client; returns whether it did. `take_over` is that of [`RenewedClient::replace_if_lost`].
-    pub(super) fn replace(&mut self, why: &str, take_over: impl FnOnce(&C, &C) -> Result<(), KafkaError>) -> bool {
-        tracing::warn!(target: "dupgate::kafka", client = self.name, "replacing client: {why}");
-        let client = &mut self.client;
-        match (self.create)().and_then(|fresh| take_over(client, &fresh).map(|()| fresh)) {
+    /// Replaces the client; returns whether it did.
+    fn replace(&mut self, why: &str, take_over: impl FnOnce(&C, &C) -> Result<(), KafkaError>) -> bool {
+        let Self { client, create, name, .. } = self;
+        tracing::warn!(target: "dupgate::kafka", client = name, "replacing client: {why}");
+        match create().and_then(|fresh| take_over(client, &fresh).map(|()| fresh)) {
             Ok(fresh) => {
                 close_in_background(std::mem::replace(client, fresh));
                 true
             }
             Err(error) => {
-                tracing::error!(target: "dupgate::kafka", client = self.name, %error, "failed to replace the client, retrying");
+                tracing::error!(target: "dupgate::kafka", client = name, %error, "failed to replace the client, retrying");
                 false
             }
         }
+    }
+}
+
+impl<C: WatchedConsumer> RenewedClient<C> {
+    /// Notes that the client has nothing to hand over.
+    pub(super) const fn drained(&mut self) {
+        self.stalls.is_drained = true;
+    }
+
+    /// Replaces a client whose records of a partition do not arrive, although it has nothing else to hand over;
+    /// returns whether it did. `positions` are those that it reads now, without paused ones. `take_over` is that of
+    /// [`RenewedClient::replace_if_lost`].
+    ///
+    /// May take half a second while no broker answers.
+    pub(super) fn replace_if_stalled(
+        &mut self,
+        positions: impl FnOnce() -> Positions,
+        take_over: impl FnOnce(&C, &C) -> Result<(), KafkaError>,
+    ) -> bool {
+        if self.stalls.due.try_recv().is_err() || !std::mem::take(&mut self.stalls.is_drained) {
+            return false;
+        }
+        let Self { client, stalls, .. } = self;
+        let is_stalled = stalls.is_stalled(&positions(), |partition, next| client.is_behind(partition, next));
+        is_stalled && self.replace("the records of a partition do not arrive", take_over)
     }
 }
 
@@ -295,8 +347,6 @@ mod tests {
     use std::sync::atomic::AtomicU32;
     use std::sync::atomic::Ordering::Relaxed;
     use std::time::Duration;
-
-    use crossbeam_channel::after;
 
     use super::*;
 
@@ -378,22 +428,25 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_reader_is_assigned_anew_before_it_is_replaced() {
-        let mut silence = Silence::looked_at_every(Duration::from_millis(1));
-        let mut remedies = |heard: bool| {
-            let mut seen = String::new();
-            silence.heard.set(heard);
-            for _ in 0..12 {
-                silence.due = after(Duration::ZERO);
-                seen.push(match silence.remedy() {
-                    Remedy::Nothing => '.',
-                    Remedy::AssignAnew => 'a',
-                    Remedy::Replace => 'R',
-                });
-            }
-            seen
-        };
-        assert_eq!(remedies(false), "a..R.....R..", "each client is given twice the time of the one before");
-        assert_eq!(remedies(true), ".a..R.....R.", "what is heard begins the count again");
+    fn a_client_is_replaced_if_a_partition_stands_still_for_long() {
+        let partitions: Vec<PartitionId> = (0..9).map(|number| PartitionId::new("pages", number)).collect();
+        let positions: Positions = partitions.iter().map(|partition| (partition.clone(), Some(7))).collect();
+        let mut watch = StallWatch::new();
+        // Only the last one is behind, and all are looked at in turn.
+        let behind = |partition: &PartitionId, _| Some(partition.number == 8);
+        let mut replaced =
+            |rounds: u32| (0..rounds).map(|_| watch.is_stalled(&positions, behind)).collect::<Vec<bool>>();
+        assert_eq!(replaced(5), [false, false, false, false, true]);
+        let again = replaced(30);
+        let replaced_at: Vec<usize> = (0..again.len()).filter(|round| again[*round]).collect();
+        assert_eq!(replaced_at, [6, 17], "each client is given twice the time of the one before");
+
+        let mut watch = StallWatch::new();
+        let only = |next| Positions::from([(PartitionId::new("pages", 8), Some(next))]);
+        let mut round = |next, is_behind| watch.is_stalled(&only(next), |_, _| is_behind);
+        assert!(![7, 8, 8, 9, 9, 10].into_iter().any(|next| round(next, Some(true))), "records arrive");
+        assert!(!(0..9).any(|_| round(10, None)), "no broker answers");
+        assert!(![Some(true), Some(true), Some(false)].into_iter().any(|behind| round(10, behind)), "it was its end");
+        assert!(watch.is_stalled(&Positions::new(), |_, _| Some(true)).eq(&false), "it is paused");
     }
 }

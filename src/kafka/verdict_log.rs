@@ -22,7 +22,7 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use super::budget::{ByteBudget, Permit};
 use super::client::LoggingContext;
 use super::offsets::Offsets;
-use super::renewed_client::RenewedClient;
+use super::renewed_client::{Positions, RenewedClient};
 use crate::protocol::{BARRIER, CodecError, VerdictOffset, VerdictReader, VerdictRecord, is_ours};
 use crate::record::{PartitionId, Timestamp};
 
@@ -287,15 +287,15 @@ impl Reader {
                 |_, fresh| if self.active { assign(fresh, &self.partition, self.next) } else { Ok(()) },
             );
             if self.active {
-                self.consumer.replace_if_silent(|client| assign(client, &self.partition, self.next));
+                self.consumer.replace_if_stalled(
+                    || Positions::from([(self.partition.clone(), self.next.map(|next| next.0))]),
+                    |_, fresh| assign(fresh, &self.partition, self.next),
+                );
                 self.look_for_end();
                 if self.budget.wait_for_room(POLL) {
                     self.read();
-                } else {
-                    self.consumer.heard();
                 }
             } else {
-                self.consumer.heard();
                 // Keeps the client's own events from piling up.
                 let _ = self.consumer.poll(Duration::ZERO);
             }
@@ -434,7 +434,7 @@ impl Reader {
 
     fn read(&mut self) {
         let kind = match self.consumer.poll(POLL) {
-            None => return,
+            None => return self.consumer.drained(),
             // A client may repeat records after its broker has returned.
             Some(Ok(message)) if self.next.is_some_and(|next| VerdictOffset(message.offset()) < next) => {
                 tracing::debug!(
@@ -444,7 +444,6 @@ impl Reader {
                 return;
             }
             Some(Ok(message)) => {
-                self.consumer.heard();
                 let payload = message.payload().unwrap_or_default();
                 let next = VerdictOffset(message.offset()).next();
                 self.next = Some(next);
@@ -474,7 +473,6 @@ impl Reader {
                 }
             }
             Some(Err(KafkaError::PartitionEOF(_))) => {
-                self.consumer.heard();
                 if let Ends::At { question, .. } = self.ends {
                     self.ended(question);
                 }

@@ -3,18 +3,15 @@
 //!
 //! One that does not hold its next offset is found among all that are read by their first and last offsets.
 //!
-//! One whose records have stopped arriving, without an error, is found by the brokers' answer that there are more.
-//!
 //! A topic that we may not read needs more, because metadata and offsets need another permission: a second client,
 //! which joins no group, reads one partition of one topic, so that its first answer is about this topic.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::CString;
-use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, after, tick};
+use crossbeam_channel::{Receiver, after};
 use rdkafka::bindings::{rd_kafka_get_watermark_offsets, rd_kafka_position};
 use rdkafka::client::{Client, ClientContext};
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -24,6 +21,7 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::{ConsumerEvent, Context, SEEK, Shared, Start};
 use crate::kafka::client::LoggingContext;
+use crate::kafka::renewed_client::Positions;
 use crate::record::PartitionId;
 
 /// How long a probe waits for an answer. A topic whose brokers are away counts as readable: the client tells again if
@@ -32,16 +30,6 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long the polling thread looks for partitions that are out of range before it polls again.
 const SWEEP_TIME: Duration = Duration::from_secs(1);
-
-/// How often it is looked for partitions whose records have stopped arriving.
-const STALL_INTERVAL: Duration = Duration::from_secs(5);
-
-/// How many partitions are looked at in one interval: the others have their turn in the next ones.
-const LOOKED_AT: usize = 16;
-
-/// Consecutive intervals without a record of a partition that has more, after which the client is replaced. Doubled by
-/// each replacement: the brokers may just be slow.
-const MAX_STALLED: u32 = 4;
 
 #[derive(Debug, Default)]
 pub(super) struct FetchState {
@@ -135,6 +123,13 @@ impl FetchStates {
             }
         }
         started
+    }
+
+    /// Returns the next offsets of the partitions that are read, without paused ones.
+    pub(super) fn positions(&self) -> Positions {
+        let is_read = |found: &FetchState| found.open.is_some() && !found.is_paused && !found.is_client_paused;
+        let read = self.by_partition.iter().filter(|(_, found)| is_read(found));
+        read.map(|(partition, found)| (partition.clone(), Some(found.next))).collect()
     }
 
     /// Holds back what arrives of these partitions from now on.
@@ -236,13 +231,13 @@ pub(super) fn report(result: KafkaResult<()>, what: &str) {
 
 /// Returns the offset after everything that was handed over: `next`, after the last record, or the offset after
 /// transaction markers that follow it.
-pub(super) fn read_up_to<C: ClientContext>(client: &Client<C>, partition: &PartitionId, next: i64) -> i64 {
+pub(in crate::kafka) fn read_up_to<C: ClientContext>(client: &Client<C>, partition: &PartitionId, next: i64) -> i64 {
     position(client, partition).map_or(next, |position| position.max(next))
 }
 
 /// Returns the end of the partition as of the latest fetch response. Sends no request.
 #[expect(unsafe_code, reason = "the client library's binding asks this only of all partitions, or of the broker")]
-pub(super) fn known_end<C: ClientContext>(client: &Client<C>, partition: &PartitionId) -> Option<i64> {
+pub(in crate::kafka) fn known_end<C: ClientContext>(client: &Client<C>, partition: &PartitionId) -> Option<i64> {
     let topic = CString::new(&*partition.topic).ok()?;
     let (mut first, mut end) = (-1, -1);
     // SAFETY: the client lives as long as it is borrowed, and may be called from any thread; the name is NUL-terminated
@@ -407,100 +402,5 @@ impl Shared {
             };
             self.fetch_states().by_partition.entry(partition).and_modify(again);
         }
-    }
-}
-
-/// The search for a partition whose records have stopped arriving.
-pub(super) struct StallWatch {
-    due: Receiver<std::time::Instant>,
-    /// Whether the client had nothing to hand over at some moment of this interval. Otherwise, records may just be late
-    /// because those of other partitions come first.
-    pub(super) is_drained: bool,
-    /// The partition that was looked at last.
-    last: Option<PartitionId>,
-    /// A partition that has more records than have arrived, and its next offset.
-    suspect: Option<(PartitionId, i64)>,
-    /// Intervals that `suspect` has stood still.
-    intervals: u32,
-    patience: u32,
-}
-
-impl StallWatch {
-    pub(super) fn new() -> Self {
-        let due = tick(STALL_INTERVAL);
-        Self { due, is_drained: false, last: None, suspect: None, intervals: 0, patience: MAX_STALLED }
-    }
-
-    /// Notes where the suspected partition is at the end of an interval; `None` if it is not read now. Returns whether to
-    /// replace the client.
-    fn is_over(&mut self, next: Option<i64>) -> bool {
-        let Some((_, before)) = &self.suspect else { return false };
-        if next != Some(*before) {
-            (self.suspect, self.intervals, self.patience) = (None, 0, MAX_STALLED);
-            return false;
-        }
-        self.intervals += 1;
-        if self.intervals < self.patience {
-            return false;
-        }
-        (self.suspect, self.intervals, self.patience) = (None, 0, self.patience.saturating_mul(2));
-        true
-    }
-}
-
-impl Shared {
-    /// Looks periodically for a partition whose records have stopped arriving: after a broker has died and the topic was
-    /// created again, the client may keep asking the former leader (confluentinc/librdkafka issue 4898). Returns
-    /// whether to replace the client.
-    pub(super) fn is_stalled(&self, consumer: &BaseConsumer<Context>, watch: &mut StallWatch) -> bool {
-        if watch.due.try_recv().is_err() || !std::mem::take(&mut watch.is_drained) {
-            return false;
-        }
-        let fetch_states = self.fetch_states();
-        let is_read = |found: &FetchState| found.open.is_some() && !found.is_paused && !found.is_client_paused;
-        if let Some((suspect, _)) = &watch.suspect {
-            let next = fetch_states.by_partition.get(suspect).filter(|found| is_read(found)).map(|found| found.next);
-            return watch.is_over(next);
-        }
-        let after_last = (watch.last.take().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-        let read = fetch_states.by_partition.range(after_last).filter(|(_, found)| is_read(found)).take(LOOKED_AT);
-        let read: Vec<(PartitionId, i64)> = read.map(|(partition, found)| (partition.clone(), found.next)).collect();
-        drop(fetch_states);
-        for (partition, next) in read {
-            // The client knows the end of what it fetches.
-            let is_behind = |end| {
-                end > read_up_to(consumer.client(), &partition, next)
-                    && known_end(consumer.client(), &partition) != Some(end)
-            };
-            let range = consumer.fetch_watermarks(&partition.topic, partition.number, SEEK);
-            watch.last = Some(partition.clone());
-            match range {
-                Ok((_, end)) if is_behind(end) => watch.suspect = Some((partition, next)),
-                Ok(_) => continue,
-                Err(error) => tracing::debug!(target: "dupgate::kafka", %partition, %error, "failed to query the end"),
-            }
-            // Brokers that are away would let each question wait.
-            break;
-        }
-        false
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_client_is_replaced_when_a_partition_stands_still_for_long() {
-        let mut watch = StallWatch::new();
-        let mut replaced_after = |next: &[Option<i64>]| {
-            watch.suspect = Some((PartitionId::new("pages", 0), 7));
-            next.iter().position(|next| watch.is_over(*next)).map(|at| at + 1)
-        };
-        assert_eq!(replaced_after(&[Some(7); 9]), Some(4));
-        assert_eq!(replaced_after(&[Some(7); 9]), Some(8), "each client is given twice the time of the one before");
-        assert_eq!(replaced_after(&[Some(7), Some(7), Some(7), Some(8), Some(8)]), None, "a record has arrived");
-        assert_eq!(replaced_after(&[Some(7), None]), None, "it was paused");
-        assert_eq!(replaced_after(&[Some(7); 9]), Some(4), "the count begins again");
     }
 }
