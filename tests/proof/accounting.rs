@@ -105,7 +105,7 @@ pub(crate) struct Audit {
     pub(crate) doubled: usize,
     /// Pages that are duplicates of themselves.
     pub(crate) own: usize,
-    /// Duplicates of a page that was not delivered as unique.
+    /// Duplicates whose original was not delivered as unique.
     pub(crate) orphans: usize,
     /// Records that differ from their page, are of none, or do not say what became of it.
     pub(crate) changed: usize,
@@ -133,7 +133,10 @@ impl Audit {
 
 impl Ledger {
     /// Counts everything that is wrong, where [`Ledger::outcomes`] stops at the first.
-    pub(crate) fn audit(&self) -> Audit {
+    ///
+    /// If a deployment has lost its verdict log (`has_forgotten`), a duplicate may have become the original of later
+    /// pages: then their original is the one at the end of the chain.
+    pub(crate) fn audit(&self, has_forgotten: bool) -> Audit {
         let mut audit = Audit { pages: self.inputs.len(), ..Audit::default() };
         let mut outcomes: BTreeMap<Source, Outcome> = BTreeMap::new();
         for (output_kind, record) in &self.outputs {
@@ -150,10 +153,13 @@ impl Ledger {
         }
         for (source, outcome) in outcomes.iter().filter(|(_, outcome)| outcome.output_kind == OutputKind::Duplicate) {
             audit.duplicates += 1;
-            let fate = outcome.matched.as_ref().and_then(|original| outcomes.get(original));
+            let fate_of = |page: &Outcome| page.matched.as_ref().and_then(|original| outcomes.get(original));
+            let chain = std::iter::successors(fate_of(outcome), |page| fate_of(page));
+            let mut chain = chain.take(if has_forgotten { outcomes.len() } else { 1 });
             if outcome.matched.as_ref() == Some(source) {
                 audit.own += audit.example(format!("{source} is its own duplicate"));
-            } else if fate.is_none_or(|fate| fate.output_kind != OutputKind::Unique) {
+            } else if !chain.any(|page| page.output_kind == OutputKind::Unique) {
+                let fate = fate_of(outcome);
                 audit.orphans += audit.example(format!("{source} is {outcome:?}, which is {fate:?}"));
             }
         }
@@ -297,7 +303,7 @@ mod tests {
 
     #[test]
     fn an_audit_counts_each_kind_of_mistake() {
-        let of = |outputs| ledger(outputs).audit();
+        let of = |outputs| ledger(outputs).audit(false);
         assert_eq!(of(good()), Audit { pages: 2, duplicates: 1, ..Audit::default() });
         let counts = |change: fn(&mut Vec<(OutputKind, Record)>)| {
             let mut outputs = good();
@@ -312,6 +318,12 @@ mod tests {
         assert_eq!(counts(|outputs| outputs[0] = left(0, OutputKind::Duplicate, Some(1))), (0, 0, 0, 2, 0));
         assert_eq!(counts(|outputs| outputs.push(left(2, OutputKind::Unique, None))), (0, 0, 0, 0, 1));
         assert_eq!(counts(|outputs| outputs[1].1.key = None), (1, 0, 0, 0, 1), "a changed page is not the page");
+
+        let circle = vec![left(0, OutputKind::Duplicate, Some(1)), left(1, OutputKind::Duplicate, Some(0))];
+        let mut chain = ledger([good(), vec![left(2, OutputKind::Duplicate, Some(1))]].concat());
+        chain.inputs = by_source(vec![page(0), page(1), page(2)]);
+        let orphans = |ledger: &Ledger| [false, true].map(|has_forgotten| ledger.audit(has_forgotten).orphans);
+        assert_eq!((orphans(&ledger(circle)), orphans(&chain)), ([2, 2], [1, 0]));
     }
 
     #[test]
