@@ -118,6 +118,14 @@ pub fn each_shingle(text: &str, lengths: ShingleLengths, buffer: &mut ShingleBuf
     let ShingleBuffer { text: stripped, starts } = buffer;
     stripped.clear();
     starts.clear();
+    if ascii_letters(text, stripped) {
+        // Each byte begins a shingle, and all are of one length.
+        let length = lengths.of(false);
+        let begin = 0..(stripped.len() + 1).saturating_sub(length);
+        begin.filter_map(|start| stripped.get(start..start + length)).for_each(each);
+        return;
+    }
+    stripped.clear();
     for c in text.chars() {
         // Nearly all letters are of the first two kinds, which need no table look-up.
         let han = is_han(c);
@@ -127,6 +135,19 @@ pub fn each_shingle(text: &str, lengths: ShingleLengths, buffer: &mut ShingleBuf
         }
     }
     each_run(stripped, starts, 0, each);
+}
+
+/// Appends the letters and digits of a text if all of them are ASCII, and returns whether they are.
+fn ascii_letters(text: &str, letters: &mut String) -> bool {
+    letters.reserve(text.len());
+    for c in text.chars() {
+        if c.is_ascii_alphanumeric() {
+            letters.push(c);
+        } else if !c.is_ascii() && (is_han(c) || c.is_alphanumeric()) {
+            return false;
+        }
+    }
+    true
 }
 
 /// Visits the run that begins at each start; `gap` bytes separate the parts of a run.

@@ -60,6 +60,7 @@ impl Normalizer {
         out.reserve(text.len());
         let mut sink = Sink { normalizer: self, out, pending_space: false, masking: false };
         let nfkc = self.settings.unicode == UnicodeForm::Nfkc;
+        let is_masked = self.settings.digits == Digits::Mask;
         let (mut at, mut before) = (0, Before::Nothing);
         while let Some(rest) = text.get(at..) {
             let Some(c) = rest.chars().next() else { break };
@@ -77,14 +78,20 @@ impl Normalizer {
                     before = Before::Nothing;
                     continue;
                 }
-                before = if c.is_ascii_alphanumeric() { Before::Alphanumeric } else { Before::Nothing };
-                if let Some(word) = ascii_word(rest) {
-                    sink.ascii_word(word);
-                    at += word.len();
+                let stretch = if is_masked { "" } else { plain_ascii(rest, before) };
+                before = Before::of(stretch.chars().next_back().unwrap_or(c));
+                if !stretch.is_empty() {
+                    sink.plain_ascii(stretch);
+                    at += stretch.len();
                     continue;
                 }
             } else {
                 before = Before::Nothing;
+                let stretch = sink.ideographs(rest);
+                if stretch > 0 {
+                    at += stretch;
+                    continue;
+                }
                 if let Some((phrase, simplified)) = self.simplifier.and_then(|table| table.phrase(c, rest)) {
                     at += phrase.len();
                     sink.text(simplified);
@@ -116,11 +123,35 @@ enum Before {
     Alphanumeric,
 }
 
-/// Returns the ASCII letters and digits that a text begins with, if nothing after them can compose with the last one.
-fn ascii_word(text: &str) -> Option<&str> {
-    let length = text.bytes().take_while(u8::is_ascii_alphanumeric).count();
-    let is_last = text.as_bytes().get(length).is_none_or(u8::is_ascii);
-    text.get(..if is_last { length } else { length.saturating_sub(1) }).filter(|word| !word.is_empty())
+impl Before {
+    const fn of(c: char) -> Self {
+        if c.is_ascii_alphanumeric() { Self::Alphanumeric } else { Self::Nothing }
+    }
+}
+
+/// Returns the stretch that a text begins with and that is normalised by lower case alone: printable ASCII, without a
+/// space at either end or two in a row. It ends where a web address may begin, and before a character that may compose
+/// with the one after it.
+fn plain_ascii(text: &str, mut before: Before) -> &str {
+    let bytes = text.as_bytes();
+    let mut length = 0;
+    while let Some(&byte) = bytes.get(length) {
+        let next = bytes.get(length + 1).copied();
+        let is_plain = match byte {
+            b' ' => length > 0 && next.is_some_and(|next| next.is_ascii_graphic()),
+            // `http`, `www`.
+            b'h' | b'H' | b'w' | b'W' if before == Before::Nothing && length > 0 => {
+                !next.is_some_and(|next| matches!(next, b't' | b'T' | b'w' | b'W'))
+            }
+            _ => byte.is_ascii_graphic(),
+        };
+        if !is_plain || next.is_some_and(|next| !next.is_ascii()) {
+            break;
+        }
+        before = Before::of(char::from(byte));
+        length += 1;
+    }
+    text.get(..length).unwrap_or_default().trim_end_matches(' ')
 }
 
 /// Returns the NFKC form of a character that is known not to combine with what precedes it, without a look-up in the
@@ -299,17 +330,31 @@ impl Sink<'_, '_> {
         }
     }
 
-    /// Writes ASCII letters and digits.
-    fn ascii_word(&mut self, word: &str) {
-        if self.normalizer.settings.digits == Digits::Mask {
-            return self.text(word);
-        }
+    /// Writes what [`plain_ascii`] has found.
+    fn plain_ascii(&mut self, stretch: &str) {
         self.end_space();
         let start = self.out.len();
-        self.out.push_str(word);
+        self.out.push_str(stretch);
         if let Some(written) = self.out.get_mut(start..).filter(|_| self.normalizer.settings.lowercase) {
             written.make_ascii_lowercase();
         }
+    }
+
+    /// Writes the ideographs that a text begins with, up to one that may begin a phrase or compose with the character
+    /// after it. Returns their length in the text.
+    fn ideographs(&mut self, text: &str) -> usize {
+        let mut chars = text.char_indices().peekable();
+        while let Some((at, c)) = chars.next() {
+            let cell = match self.normalizer.simplifier {
+                _ if !DENSE.contains(&u32::from(c)) => None,
+                Some(table) => table.cell(c).filter(|cell| !cell.begins_phrase),
+                None => Some(Cell { simplified: c, begins_phrase: false }),
+            };
+            let is_alone = chars.peek().is_none_or(|(_, next)| next.is_ascii() || stable(*next).is_some());
+            let Some(cell) = cell.filter(|_| is_alone) else { return at };
+            self.write(cell.simplified);
+        }
+        text.len()
     }
 
     fn write(&mut self, c: char) {
@@ -406,9 +451,13 @@ impl Simplifier {
         Some(Self { dense, sparse, phrases })
     }
 
+    fn cell(&self, c: char) -> Option<Cell> {
+        dense_place(c).and_then(|place| self.dense.get(place)).copied()
+    }
+
     /// Converts one character.
     pub(super) fn char(&self, c: char) -> char {
-        match dense_place(c).and_then(|place| self.dense.get(place)) {
+        match self.cell(c) {
             Some(cell) => cell.simplified,
             None if SPARSE.contains(&u32::from(c)) => self.sparse.get(&c).copied().unwrap_or(c),
             None => c,
@@ -417,7 +466,7 @@ impl Simplifier {
 
     /// Finds the longest phrase that `text` begins with, and its simplified form. `first` is its first character.
     pub(super) fn phrase(&self, first: char, text: &str) -> Option<(&'static str, &str)> {
-        let begins = dense_place(first).and_then(|place| self.dense.get(place))?.begins_phrase;
+        let begins = self.cell(first)?.begins_phrase;
         let list = if begins { self.phrases.get(&first)? } else { return None };
         list.iter().find(|(phrase, _)| text.starts_with(phrase)).map(|(phrase, to)| (*phrase, to.as_str()))
     }
@@ -546,5 +595,20 @@ mod tests {
         assert_eq!(found, ["https://a.b/c?d=e#f", "WWW.X.Y", "http://t.cn/a", "https://a.b/w/www.c"]);
         assert_eq!(urls("").next(), None);
         assert_eq!(urls(&"xhttps://a".repeat(100_000)).next(), None, "in linear time");
+    }
+
+    proptest! {
+        #[test]
+        fn stretches_are_normalised_as_character_by_character(
+            text in "([a-dHh,. ]{0,9}|[ht/.w:]{0,12}|https?://[ab./]{0,3}|  |\t|[\u{301}é乾天國干著' ]{0,4}){0,60}",
+        ) {
+            let normal = |digits| {
+                let mut out = String::new();
+                let urls = Normalizer::new(Normalize { digits, ..Normalize::default() }).unwrap().run(&text, &mut out);
+                (out, urls)
+            };
+            // Where digits are masked, there are no stretches of ASCII; this text has none.
+            prop_assert_eq!(normal(Digits::Keep), normal(Digits::Mask));
+        }
     }
 }

@@ -108,6 +108,14 @@ fn unicode_words<'t>(text: &'t str, each: &mut impl FnMut(&'t str)) {
             }
             continue;
         }
+        // Only an underscore joins what is at its side.
+        let word = piece.trim_matches(|c: char| c.is_ascii_punctuation() && c != '_');
+        if word.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            if !word.is_empty() {
+                each(word);
+            }
+            continue;
+        }
         let mut rest = piece;
         while let Some(begin) = rest.find(is_unspaced) {
             let (before, run) = rest.split_at(begin);
