@@ -116,7 +116,9 @@ impl<'c> Team<'c> {
             if let Some(status) = instance.has_ended() {
                 let name = instance.name().to_owned();
                 assert!(!matches!(status.code(), None | Some(70 | 101)), "{name} ended with {status}");
-                eprintln!("{name} ended with {status} and is started again");
+                let log = instance.log();
+                let why = log.lines().rev().find(|line| line.contains(r#""level":"error""#)).unwrap_or_default();
+                eprintln!("{name} ended with {status} and is started again: {why}");
                 *instance = self.cluster.start_with(&name, config.clone());
                 self.revived += 1;
             }
