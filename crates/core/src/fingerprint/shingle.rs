@@ -167,6 +167,7 @@ fn each_run(text: &str, starts: &[(usize, usize)], gap: usize, mut each: impl Fn
 
 /// Returns the hash of one shingle: the lower half of XXH3 (64 bits) of its UTF-8 bytes.
 #[must_use]
+#[inline]
 pub fn hash_of(shingle: &str) -> u32 {
     let [.., a, b, c, d] = xxh3_64(shingle.as_bytes()).to_be_bytes();
     u32::from_be_bytes([a, b, c, d])

@@ -386,7 +386,7 @@ pub(super) fn is_blank(text: &str) -> bool {
 
 /// Cuts a text where characters of a kind begin or end, and returns each stretch with whether it is of that kind. Together
 /// the stretches are the text.
-pub(super) fn stretches(text: &str, is_of_kind: fn(char) -> bool) -> impl Iterator<Item = (bool, &str)> {
+pub(super) fn stretches(text: &str, is_of_kind: impl Fn(char) -> bool) -> impl Iterator<Item = (bool, &str)> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let kind = is_of_kind(rest.chars().next()?);
@@ -485,6 +485,7 @@ pub fn simplified(c: char) -> char {
 
 /// Returns whether the character is an ideograph: jieba cuts runs of them, and shingles of them are shorter.
 #[must_use]
+#[inline]
 pub fn is_han(c: char) -> bool {
     matches!(u32::from(c), 0x3400..=0x4dbf | 0x4e00..=0x9fff | 0xf900..=0xfaff | 0x2_0000..=0x3_23af)
 }
