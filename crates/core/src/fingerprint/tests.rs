@@ -463,6 +463,19 @@ const GOLDEN: [(&str, u128, u64); 10] = [
 ];
 
 #[test]
+fn a_seed_changes_the_code_and_the_sketch_of_a_text() {
+    let seeded = reader(|input, _, settings| {
+        input.format = Format::Text;
+        settings.seed = Seed::of("a secret");
+    });
+    let text = of_words(40);
+    let (plain, seeded) = (read(&text).fingerprints, read_with(&seeded, &text).unwrap().fingerprints);
+    assert!(plain.simhash.is_some() && plain.sketch.is_some());
+    assert_ne!(plain.simhash, seeded.simhash);
+    assert_ne!(plain.sketch, seeded.sketch);
+}
+
+#[test]
 fn known_texts_keep_their_fingerprints() {
     let found: Vec<(u128, SimHash)> = GOLDEN
         .iter()

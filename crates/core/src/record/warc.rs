@@ -276,6 +276,16 @@ mod tests {
     }
 
     #[test]
+    fn a_small_body_cannot_fill_the_memory() {
+        let body = gzip(&vec![b' '; 1 << 20]);
+        for head in ["Content-Encoding: gzip\r\n", "Transfer-Encoding: gzip\r\n", ""] {
+            let value = response("WARC-Truncated: length\r\n", head, &body);
+            let message = "too_large: the page unpacks to more than the 10000 bytes that are read (input.max_document)";
+            assert_eq!(read(&value).map(|(text, _)| text.len()), Err(message.to_owned()), "{head}");
+        }
+    }
+
+    #[test]
     fn what_the_crawler_cut_is_still_a_page() {
         let long = (0..2000).map(|number| (number * 7919).to_string()).collect::<Vec<_>>().join(" ");
         let cut = |bytes: Vec<u8>| bytes.get(..bytes.len() / 2).unwrap().to_vec();
