@@ -226,6 +226,35 @@ fn every_named_source_file_exists() {
     assert!(seen > 40, "only {seen} files were found");
 }
 
+/// Returns whether a source has a test of this name: a function with the attribute.
+fn has_test(source: &str, name: &str) -> bool {
+    let lines: Vec<&str> = source.lines().map(str::trim).collect();
+    let is_test = |at: usize| {
+        let above = lines.iter().take(at).rev().take_while(|line| !line.is_empty() && **line != "}");
+        above.into_iter().any(|line| *line == "#[test]")
+    };
+    let head = format!("fn {name}(");
+    lines.iter().enumerate().any(|(at, line)| line.starts_with(&head) && is_test(at))
+}
+
+#[test]
+fn every_test_of_the_threat_model_exists() {
+    let text = read(&root().join("SECURITY.md"));
+    let mut seen = 0;
+    for line in text.lines() {
+        let spans = line.split('`').skip(1).step_by(2);
+        let named: Vec<(&str, &str)> = spans.filter_map(|span| span.split_once(".rs: ")).collect();
+        for (file, test) in &named {
+            seen += 1;
+            let source = read(&root().join(format!("{file}.rs")));
+            assert!(has_test(&source, test), "SECURITY.md: {file}.rs has no test {test}");
+        }
+        let is_row = line.starts_with("| ") && !line.starts_with("| sender |");
+        assert!(!is_row || !named.is_empty(), "SECURITY.md: no test shows {line}");
+    }
+    assert!(seen > 30, "only {seen} tests were found");
+}
+
 #[test]
 fn every_relative_link_leads_somewhere() {
     let mut seen = 0;
