@@ -1,6 +1,7 @@
 //! Prints data to standard output: in columns for people, as JSON for programs. Formats numbers, times and the problems
 //! of a configuration for people; programs get plain numbers, with the unit in the name.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
@@ -83,7 +84,7 @@ pub(super) fn columns(rows: &[Vec<String>]) -> String {
     let mut widths: Vec<usize> = Vec::new();
     for row in rows {
         for (column, cell) in row.iter().enumerate() {
-            let width = cell.width();
+            let width = shown(cell).width();
             match widths.get_mut(column) {
                 Some(widest) => *widest = width.max(*widest),
                 None => widths.push(width),
@@ -97,8 +98,14 @@ pub(super) fn columns(rows: &[Vec<String>]) -> String {
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// Returns what is shown of a cell. Ids come from pages: without control characters they say nothing to the terminal.
+fn shown(cell: &str) -> Cow<'_, str> {
+    if cell.contains(char::is_control) { cell.replace(char::is_control, "").into() } else { cell.into() }
+}
+
 /// Pads a cell with blanks to this many columns of a terminal: a Chinese character takes two, a combining mark none.
 pub(super) fn filled(cell: &str, columns: usize) -> String {
+    let cell = shown(cell);
     format!("{cell}{:blanks$}", "", blanks = columns.saturating_sub(cell.width()))
 }
 
@@ -120,7 +127,7 @@ impl StreamedTable {
     pub(super) fn line(&mut self, row: &[String]) -> String {
         let mut cells = Vec::new();
         for (cell, width) in row.iter().zip(&mut self.widths) {
-            *width = cell.width().max(*width);
+            *width = shown(cell).width().max(*width);
             cells.push(filled(cell, *width));
         }
         cells.join("  ").trim_end().to_owned()
@@ -235,6 +242,14 @@ mod tests {
         let mut table = StreamedTable { widths: vec![4, 1] };
         let mut line = |row: [&str; 2]| table.line(&row.map(str::to_owned));
         assert_eq!([line(["a", "b"]), line(["abcdef", "b"]), line(["a", "b"])], ["a     b", "abcdef  b", "a       b"]);
+    }
+
+    #[test]
+    fn control_characters_of_an_id_do_not_reach_the_terminal() {
+        let rows = [["id\x1b]0;title\x07\r\n", "x"], ["a", "y"]].map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(columns(&rows), "id]0;title  x\na           y");
+        let mut table = StreamedTable { widths: vec![1, 1] };
+        assert_eq!(table.line(&rows[0]), "id]0;title  x");
     }
 
     #[test]

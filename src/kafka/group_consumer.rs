@@ -35,13 +35,12 @@ use self::events::TopicName;
 pub(super) use self::events::detach;
 pub use self::events::{Command, ConsumedRecord, ConsumerEvent, CutValue, Start};
 use self::fetch_states::{FetchState, FetchStates, list_of, partitions_of, report};
-pub(super) use self::fetch_states::{known_end, read_up_to};
 use self::membership::member_id;
 pub(super) use self::membership::share_of;
 pub use self::membership::{Membership, UnassignedPartitions};
 use super::budget::ByteBudget;
 use super::client::LoggingContext;
-use super::renewed_client::RenewedClient;
+use super::renewed_client::{RenewedClient, known_end, read_up_to};
 use crate::record::PartitionId;
 
 /// How long one poll waits: also how long a command may wait for the polling thread.

@@ -7,16 +7,12 @@
 //! which joins no group, reads one partition of one topic, so that its first answer is about this topic.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ffi::CString;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, after};
-use rdkafka::bindings::{rd_kafka_get_watermark_offsets, rd_kafka_position};
-use rdkafka::client::{Client, ClientContext};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
-use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::{ConsumerEvent, Context, SEEK, Shared, Start};
@@ -227,45 +223,6 @@ pub(super) fn report(result: KafkaResult<()>, what: &str) {
     if let Err(error) = result {
         tracing::warn!(target: "dupgate::kafka", %error, "{what}");
     }
-}
-
-/// Returns the offset after everything that was handed over: `next`, after the last record, or the offset after
-/// transaction markers that follow it.
-pub(in crate::kafka) fn read_up_to<C: ClientContext>(client: &Client<C>, partition: &PartitionId, next: i64) -> i64 {
-    position(client, partition).map_or(next, |position| position.max(next))
-}
-
-/// Returns the end of the partition as of the latest fetch response. Sends no request.
-#[expect(unsafe_code, reason = "the client library's binding asks this only of all partitions, or of the broker")]
-pub(in crate::kafka) fn known_end<C: ClientContext>(client: &Client<C>, partition: &PartitionId) -> Option<i64> {
-    let topic = CString::new(&*partition.topic).ok()?;
-    let (mut first, mut end) = (-1, -1);
-    // SAFETY: the client lives as long as it is borrowed, and may be called from any thread; the name is NUL-terminated
-    // and both places outlive the call.
-    let answer = unsafe {
-        rd_kafka_get_watermark_offsets(
-            client.native_ptr(),
-            topic.as_ptr(),
-            partition.number,
-            &raw mut first,
-            &raw mut end,
-        )
-    };
-    (answer == RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR && end >= 0).then_some(end)
-}
-
-/// Returns the offset after the last record or transaction marker. `None` if nothing was handed over since the last
-/// seek.
-#[expect(unsafe_code, reason = "the client library's binding asks this only of all partitions, or of the broker")]
-fn position<C: ClientContext>(client: &Client<C>, partition: &PartitionId) -> Option<i64> {
-    let mut list = TopicPartitionList::new();
-    list.add_partition(&partition.topic, partition.number);
-    // SAFETY: the client lives as long as it is borrowed, and may be called from any thread; the list is ours alone.
-    let answer = unsafe { rd_kafka_position(client.native_ptr(), list.ptr()) };
-    if answer != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR {
-        return None;
-    }
-    list.elements().first()?.offset().to_raw().filter(|offset| *offset >= 0)
 }
 
 /// A client that tries to read one topic.

@@ -6,9 +6,9 @@ use std::fmt;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Mixed into the hash of every word and shingle: an attacker who does not know it cannot write a page with the
-/// fingerprints of a given text. It is part of the scheme; pages that were read with different seeds cannot be
-/// compared.
+/// Mixed into the hash of every word and shingle, so that an attacker who does not know it cannot compute the code and
+/// sketch of a text. Words whose plain hashes (XXH3) collide still do, and the hash of the `exact` stage has no seed. It
+/// is part of the scheme; pages that were read with different seeds cannot be compared.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Seed(u64);
 

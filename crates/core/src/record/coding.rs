@@ -95,9 +95,7 @@ impl Coding {
                         rest = after;
                         continue;
                     }
-                    let decoder =
-                        ruzstd::decoding::StreamingDecoder::new(&mut rest).map_err(|_| NotUnpacked::Malformed(self))?;
-                    unpacked.extend(read_up_to(decoder, limit - unpacked.len(), self)?);
+                    unpacked.extend(read_frame(&mut rest, limit - unpacked.len())?);
                 }
                 Ok(unpacked)
             }
@@ -124,6 +122,9 @@ pub(super) enum Announced {
     Unknown(String),
 }
 
+/// The most codings of one value, as in curl: each is another pass over the bytes.
+const MAX_CODINGS: usize = 5;
+
 impl Announced {
     /// Reads the value of the header. It lists codings in the order in which they were applied.
     pub(super) fn of(value: &[u8]) -> Self {
@@ -141,6 +142,9 @@ impl Announced {
                 name if encoding_rs::Encoding::for_label(name.as_bytes()).is_some() => continue,
                 name => return Self::Unknown(name.to_owned()),
             });
+            if codings.len() > MAX_CODINGS {
+                return Self::Unknown(format!("more than {MAX_CODINGS} codings"));
+            }
         }
         Self::Codings(codings)
     }
@@ -193,6 +197,20 @@ fn read_up_to(reader: impl Read, limit: usize, coding: Coding) -> Result<Vec<u8>
     let most = u64::try_from(limit).unwrap_or(u64::MAX);
     let mut unpacked = Vec::new();
     reader.take(most.saturating_add(1)).read_to_end(&mut unpacked).map_err(|_| NotUnpacked::Malformed(coding))?;
+    if unpacked.len() > limit { Err(NotUnpacked::TooLarge) } else { Ok(unpacked) }
+}
+
+/// Unpacks the Zstandard frame that these bytes begin with, up to the end of it. Nothing beyond the limit is unpacked,
+/// although the decoder holds back what is within the window of the frame, and that may be larger.
+fn read_frame(bytes: &mut &[u8], limit: usize) -> Result<Vec<u8>, NotUnpacked> {
+    use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+    let mut decoder = FrameDecoder::new();
+    let up_to = BlockDecodingStrategy::UptoBytes(limit.saturating_add(1));
+    let finished = decoder.init(&mut *bytes).and_then(|()| decoder.decode_blocks(&mut *bytes, up_to));
+    if !finished.map_err(|_| NotUnpacked::Malformed(Coding::Zstd))? {
+        return Err(NotUnpacked::TooLarge);
+    }
+    let unpacked = decoder.collect().unwrap_or_default();
     if unpacked.len() > limit { Err(NotUnpacked::TooLarge) } else { Ok(unpacked) }
 }
 
@@ -460,6 +478,21 @@ mod tests {
     }
 
     #[test]
+    fn nothing_beyond_the_limit_is_unpacked_whatever_the_window() {
+        // A window of 64 MiB, and 512 blocks of 128 KiB of one letter.
+        let block = |is_last: u32| {
+            let header = (128 << 10) << 3 | 1 << 1 | is_last;
+            [header.to_le_bytes()[..3].to_vec(), b"a".to_vec()].concat()
+        };
+        let blocks: Vec<u8> = (0..512).flat_map(|number| block(u32::from(number == 511))).collect();
+        let frame = [b"\x28\xb5\x2f\xfd\x00".to_vec(), vec![16 << 3], blocks].concat();
+        assert_eq!(unpack(&[Coding::Zstd], &frame, 64 << 20).map(|unpacked| unpacked.len()), Ok(64 << 20));
+        let mut rest = frame.as_slice();
+        assert_eq!(read_frame(&mut rest, 1 << 20), Err(NotUnpacked::TooLarge));
+        assert!(rest.len() > frame.len() * 9 / 10, "{} of {} bytes are left", rest.len(), frame.len());
+    }
+
+    #[test]
     fn the_header_lists_codings_in_the_order_of_their_use() {
         let announced = |value: &str| match Announced::of(value.as_bytes()) {
             Announced::Codings(codings) => codings.iter().map(|coding| coding.name()).collect::<Vec<_>>().join(" "),
@@ -481,9 +514,11 @@ mod tests {
             ("aws-chunked,gzip", "gzip"),
             ("compress", "unknown: compress"),
             ("gzip, lz4", "unknown: lz4"),
+            ("br,br,br,br,br", "br br br br br"),
         ] {
             assert_eq!(announced(value), expected, "{value:?}");
         }
+        assert_eq!(announced(&"br,".repeat(20_000)), "unknown: more than 5 codings");
     }
 
     #[test]
