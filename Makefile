@@ -17,7 +17,7 @@ THREADS ?= $(shell cores=$$(nproc); echo $$((cores < 6 ? 6 : cores)))
 BUILT = $(or $(CARGO_TARGET_DIR),target)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/dupgate
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint fuzz docs deny bench bench-index bench-scale bench-families eval eval-sites mutants chaos kafka-up kafka-down kafka-status tools
+.PHONY: help demo test check lint fuzz docs deny bench bench-index bench-scale bench-families eval eval-sites mutants chaos soak kafka-up kafka-down kafka-status tools
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 17
@@ -94,6 +94,11 @@ chaos: ## Cause faults in a fleet of four on three brokers, and check that each 
 	@tests/tools.sh test
 	DUPGATE_CHAOS_FOR=$(if $(filter-out file,$(origin FOR)),$(FOR),2m) DUPGATE_CHAOS_SEED=$(SEED) \
 		$(CARGO) test --locked --test proof chaos -- --ignored --nocapture
+
+soak: ## Turn a small window over twenty times in an hour, and check that nothing grows; FOR=20m, the least, for a shorter run
+	@tests/tools.sh test
+	DUPGATE_SOAK_FOR=$(if $(filter-out file,$(origin FOR)),$(FOR),1h) \
+		$(CARGO) test --locked --test proof soak -- --ignored --nocapture
 
 kafka-up: ## Start a broker that keeps running; prints its address
 	@tests/broker/kafka.sh up

@@ -27,6 +27,7 @@ mod bad_input;
 mod slow_judge;
 mod crash_recovery;
 mod chaos;
+mod soak;
 mod take_over;
 mod rolling_upgrade;
 mod across_partitions;

@@ -170,11 +170,25 @@ impl Instance {
         names.map(|name| name.trim().to_owned()).collect()
     }
 
+    /// The number of its open files; none where there is no `/proc`.
+    pub(crate) fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).into_iter().flatten().count()
+    }
+
     /// The largest memory that the process has taken so far, in bytes; `None` if it has ended.
     pub(crate) fn peak_memory(&self) -> Option<u64> {
+        self.memory("VmHWM:")
+    }
+
+    /// The memory that the process takes now, in bytes; `None` if it has ended.
+    pub(crate) fn resident_memory(&self) -> Option<u64> {
+        self.memory("VmRSS:")
+    }
+
+    fn memory(&self, field: &str) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-        Some(peak.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024)
+        let taken = status.lines().find_map(|line| line.strip_prefix(field))?;
+        Some(taken.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024)
     }
 
     /// The whole log.

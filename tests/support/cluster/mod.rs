@@ -139,8 +139,18 @@ impl<'b> Cluster<'b> {
 
     /// First offset of partition 0 of a topic.
     pub(crate) fn beginning(&self, topic: &str) -> i64 {
+        self.watermarks(topic).0
+    }
+
+    /// How many offsets of partition 0 of a topic have records or markers.
+    pub(crate) fn kept(&self, topic: &str) -> i64 {
+        let (first, end) = self.watermarks(topic);
+        end - first
+    }
+
+    fn watermarks(&self, topic: &str) -> (i64, i64) {
         let client: BaseConsumer = self.broker.client().create().expect("a client");
-        client.fetch_watermarks(topic, 0, wait::LIMIT).expect("watermarks").0
+        client.fetch_watermarks(topic, 0, wait::LIMIT).expect("watermarks")
     }
 
     pub(crate) fn broker(&self) -> &'b Broker {

@@ -1,0 +1,137 @@
+//! `make soak`: a fleet of two through twenty turnovers of a small window, after which nothing may have grown.
+//!
+//! `DUPGATE_SOAK_FOR` sets how long it takes (`1h`); a window lasts a twentieth of it. At the end of each window, memory,
+//! threads, open files, snapshots and the records that both logs keep are measured. The median of the last third of
+//! the turnovers is compared with that of the third before. By then, the first windows have filled every table, and each
+//! worker remembers all the verdicts that it can, 100,000: so it takes 20 minutes at least.
+#![expect(clippy::disallowed_methods, reason = "a crawl goes on for some time")]
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::broker::Broker;
+use crate::cluster::instance::Instance;
+use crate::cluster::records::{Page, PageProducer, TopicReader};
+use crate::cluster::{Cluster, Shape};
+use crate::flow::{each_page_came_out_once, text_of, words};
+use crate::several_instances::Team;
+
+const PARTITIONS: i32 = 6;
+const TURNOVERS: u32 = 20;
+
+/// Pages written in a second.
+const RATE: u32 = 300;
+
+/// One page in this many is a copy of the page this many before it, in the same partition.
+const COPIES: u32 = 7;
+const COPIED: u32 = 6 * 50;
+
+/// What is measured at the end of each window, and how much more of it the last third may have than the one before, in
+/// percent. Logs and snapshots are cut at checkpoints, so that their sizes rise and fall.
+const MEASURED: [(&str, u64); 5] =
+    [("MiB of memory", 1), ("threads", 1), ("open files", 1), ("MiB of snapshots", 10), ("records in both logs", 10)];
+
+/// One number for each of [`MEASURED`], in the smallest units.
+type Sample = [u64; MEASURED.len()];
+
+fn sample(cluster: &Cluster<'_>, team: &Team<'_>) -> Sample {
+    let sum = |of: &dyn Fn(&Instance) -> u64| team.members().map(of).sum::<u64>();
+    let count = |number: usize| u64::try_from(number).unwrap();
+    let kept = ["fingerprints", "verdicts"].map(|log| cluster.kept(&cluster.log_topic(log)));
+    [
+        sum(&|instance| instance.resident_memory().unwrap_or(0)),
+        sum(&|instance| count(instance.threads().len())),
+        sum(&|instance| count(instance.open_files())),
+        sum(&|instance| size_of(&cluster.disk(instance.name()))),
+        kept.into_iter().sum::<i64>().cast_unsigned(),
+    ]
+}
+
+/// Bytes in all files below a folder; files may vanish meanwhile.
+fn size_of(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let sizes = entries.filter_map(|entry| Some((entry.path(), entry.metadata().ok()?)));
+    sizes.map(|(path, metadata)| if metadata.is_dir() { size_of(&path) } else { metadata.len() }).sum()
+}
+
+/// The medians of a third of the turnovers.
+fn medians(samples: &[Sample]) -> Sample {
+    std::array::from_fn(|at| {
+        let mut numbers: Vec<u64> = samples.iter().map(|sample| sample[at]).collect();
+        numbers.sort_unstable();
+        numbers[numbers.len() / 2]
+    })
+}
+
+fn shown(sample: Sample) -> String {
+    let unit = |name: &str| if name.starts_with("MiB") { 1 << 20 } else { 1 };
+    let numbers = MEASURED.iter().zip(sample).map(|((name, _), number)| format!("{} {name}", number / unit(name)));
+    numbers.collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+#[ignore = "takes an hour: make soak"]
+fn nothing_grows_in_twenty_turnovers_of_the_window() {
+    let _turn = crate::turn();
+    let Some(broker) = Broker::private() else { return };
+    let time = std::env::var("DUPGATE_SOAK_FOR").unwrap_or_else(|_| "1h".to_owned());
+    let time = humantime::parse_duration(&time).expect("DUPGATE_SOAK_FOR is a duration");
+    let window = time / TURNOVERS;
+    let millis = |span: Duration| format!("{}ms", span.as_millis());
+    let config = json!({
+        "window": { "size": millis(window), "allowed_lateness": millis(window / 10), "max_future_skew": "1s" },
+        "index": { "max_memory": "256MiB", "snapshot": { "interval": millis(window / 4) } },
+        "judge": { "checkpoint_interval_records": u64::from(RATE) * window.as_secs() / 4 },
+    });
+    let shape = Shape { topics: 1, partitions: PARTITIONS, input_settings: &[], output_settings: &[], config };
+    let cluster = Cluster::new(&broker, shape);
+    let mut team = Team::new(&cluster);
+    ["one", "two"].iter().for_each(|name| team.join(name));
+    team.wait_ready();
+    let is_over = AtomicBool::new(false);
+    let (samples, written) = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write(&cluster, &is_over));
+        let samples: Vec<Sample> = (1..=TURNOVERS)
+            .map(|turnover| {
+                std::thread::sleep(window);
+                let sample = sample(&cluster, &team);
+                eprintln!("turnover {turnover:>2}: {}", shown(sample));
+                sample
+            })
+            .collect();
+        is_over.store(true, Ordering::SeqCst);
+        (samples, writer.join().expect("the crawl ends well"))
+    });
+    team.deliver(&mut TopicReader::open(&broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]), written);
+    assert_eq!(team.disband(), 0, "no instance was restarted");
+    each_page_came_out_once(&cluster);
+    let third = samples.len() / 3;
+    let (rest, last) = samples.split_at(samples.len() - third);
+    let (before, after) = (medians(&rest[rest.len() - third..]), medians(last));
+    eprintln!("{written} pages\nmiddle third: {}\nlast third:   {}", shown(before), shown(after));
+    for (at, (name, percent)) in MEASURED.into_iter().enumerate() {
+        assert!(after[at] * 100 <= before[at] * (100 + percent), "{name}: {} after {}", after[at], before[at]);
+    }
+}
+
+/// Writes pages at an even rate until it is over; returns how many.
+fn write(cluster: &Cluster<'_>, is_over: &AtomicBool) -> usize {
+    let producer = PageProducer::new(cluster.broker());
+    let start = Instant::now();
+    for number in 0_u32.. {
+        if is_over.load(Ordering::SeqCst) {
+            producer.flush();
+            return usize::try_from(number).unwrap();
+        }
+        let url = format!("https://a.example/{number}");
+        let value = json!({ "url": url, "text": words(text_of(number, COPIES, COPIED)) });
+        let page = Page { key: number.to_string(), value: Some(value.to_string().into()), ..Page::default() };
+        producer.write(&cluster.inputs()[0], i32::try_from(number).unwrap() % PARTITIONS, &page);
+        let due = start + Duration::from_secs(1) * (number + 1) / RATE;
+        std::thread::park_timeout(due.saturating_duration_since(Instant::now()));
+    }
+    unreachable!("a crawl has fewer pages than numbers")
+}
