@@ -17,7 +17,7 @@ THREADS ?= $(shell cores=$$(nproc); echo $$((cores < 6 ? 6 : cores)))
 BUILT = $(or $(CARGO_TARGET_DIR),target)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/dupgate
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint fuzz docs deny bench bench-index bench-scale bench-families eval eval-sites mutants chaos soak kafka-up kafka-down kafka-status tools
+.PHONY: help demo test check lint fuzz fuzz-check docs deny bench bench-index bench-scale bench-families eval eval-sites mutants chaos soak kafka-up kafka-down kafka-status tools
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 17
@@ -44,9 +44,19 @@ lint: ## Check formatting and clippy, with warnings denied
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
-fuzz: ## Check that the fuzz targets build; cargo +nightly fuzz run NAME runs one
-	@cp Cargo.lock fuzz/Cargo.lock
-	$(CARGO) check --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --quiet
+fuzz/Cargo.lock: Cargo.lock
+	@cp $< $@
+
+fuzz: fuzz/Cargo.lock ## Run each fuzz target for a minute; FOR=10m for longer; installs cargo-fuzz
+	@$(CARGO) fuzz --version >/dev/null 2>&1 || $(CARGO) install cargo-fuzz --locked
+	$(CARGO) fuzz build --sanitizer none
+	@for target in $$($(CARGO) fuzz list); do \
+		$(CARGO) fuzz run --sanitizer none $$target -- -timeout=10 -print_final_stats=1 \
+			-max_total_time=$$(($(if $(filter-out file,$(origin FOR)),$(subst m,*60,$(FOR:s=)),60))) || exit 1; \
+	done
+
+fuzz-check: fuzz/Cargo.lock ## Check that the fuzz targets build
+	$(CARGO) check --manifest-path fuzz/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target) --quiet
 
 docs: ## Build the API documentation, with warnings denied
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items --quiet

@@ -1,6 +1,4 @@
 //! Whatever a record of the fingerprint log holds, reading it does no harm, and what was read can be written again.
-//!
-//! `cargo +nightly fuzz run decode_requests`
 
 #![no_main]
 

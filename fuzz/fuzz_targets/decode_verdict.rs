@@ -1,6 +1,4 @@
 //! Whatever the records of the verdict log hold, reading them does no harm, and what was read can be written again.
-//!
-//! `cargo +nightly fuzz run decode_verdict`
 
 #![no_main]
 

@@ -1,6 +1,4 @@
 //! Whatever a value of the Schema Registry holds, reading it does no harm and takes no more memory than the limit allows.
-//!
-//! `cargo +nightly fuzz run read_by_schema`
 
 #![no_main]
 

@@ -1,6 +1,4 @@
 //! Whatever a WARC record holds, reading it does no harm and takes no more memory than the limit allows.
-//!
-//! `cargo +nightly fuzz run read_warc`
 
 #![no_main]
 
