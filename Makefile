@@ -7,6 +7,7 @@ KAFKA ?= mock
 PAGES ?= 1000000
 PARTS ?=
 PROFILE ?= release
+SCHEDULES ?= 100000
 SEED ?= 1
 TEXTS ?=
 
@@ -17,7 +18,7 @@ THREADS ?= $(shell cores=$$(nproc); echo $$((cores < 6 ? 6 : cores)))
 BUILT = $(or $(CARGO_TARGET_DIR),target)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/dupgate
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint fuzz fuzz-check docs deny bench bench-index bench-scale bench-families eval eval-sites mutants chaos soak kafka-up kafka-down kafka-status tools
+.PHONY: help demo test check lint simulate fuzz fuzz-check docs deny bench bench-index bench-scale bench-families eval eval-sites mutants chaos soak kafka-up kafka-down kafka-status tools
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 17
@@ -43,6 +44,11 @@ check: lint ## Before a commit: format, lints, pure crates, documents; no broker
 lint: ## Check formatting and clippy, with warnings denied
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+simulate: ## Run random schedules, count which calls met which faults, and shrink what fails; SCHEDULES=1000 for fewer, SEED=7 to begin there
+	@seed=$(if $(filter-out file,$(origin SEED)),$(SEED),$$(od -An -N4 -tu4 /dev/urandom)) && echo SEED=$$((seed)) && \
+		DUPGATE_SIM_SEEDS=$$((seed))..$$((seed + $(SCHEDULES))) \
+		$(CARGO) test --locked --release --quiet -p dupgate-core --test simulation random_schedules
 
 fuzz/Cargo.lock: Cargo.lock
 	@cp $< $@

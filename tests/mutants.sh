@@ -30,7 +30,7 @@ build() {
         sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1
 }
 
-run() { DUPGATE_SIM_SEEDS=$seeds DUPGATE_SIM_STEPS=$steps timeout "$limit" "$1" >"$copy/run.log" 2>&1; }
+run() { DUPGATE_SIM_SEEDS=$seeds DUPGATE_SIM_STEPS=$steps DUPGATE_SIM_TRIES=0 timeout "$limit" "$1" >"$copy/run.log" 2>&1; }
 
 wanted() {
     [[ $# -eq 1 ]] && return 0

@@ -10,7 +10,7 @@ use dupgate_core::protocol::{
 use dupgate_core::transaction::{Call, CallError};
 
 use crate::bus::{Committed, Fetched, MemberId, Notice};
-use crate::producer::{Client, Died, Out, refused_by};
+use crate::producer::{Client, Died, Out};
 use crate::world::{From, GROUP, Moment, Step, Value, World, judges_of, requests_of, verdicts_of};
 
 /// A judge of one log partition in one process.
@@ -73,7 +73,7 @@ impl JudgeDriver {
             name: format!("{name}.judge{log}"),
             log,
             judge: Judge::new(settings),
-            client: Client::new(judges_of(log)),
+            client: Client::new("judge", judges_of(log)),
             call: None,
             todo: VecDeque::new(),
             follow: None,
@@ -208,7 +208,16 @@ impl JudgeDriver {
 
     fn do_next(&mut self, world: &mut World, disk: Option<&Snapshot>) -> Result<(), Died> {
         let Some(todo) = self.todo.pop_front() else { return Ok(()) };
-        let dies = world.reach();
+        let call = match &todo {
+            Todo::Restore => "restore",
+            Todo::FindEnd(_) => "find end",
+            Todo::Join => "join",
+            Todo::Leave => "leave",
+            Todo::FetchInput(_) => "find committed",
+            Todo::Trim { .. } => "trim",
+            Todo::Release => "release",
+        };
+        let dies = world.reach(("judge", call));
         if dies == Some(Moment::Before) {
             return Err(Died);
         }
@@ -216,7 +225,8 @@ impl JudgeDriver {
             Todo::Restore => Some(Event::Restored(disk.map(|snapshot| Box::new(snapshot.restore(run_sequential))))),
             Todo::FindEnd(number) => {
                 // A broker that has lost touch with the others may not know the newest records.
-                let unknown = if world.harm(200) { world.rng.pick(&[1, 2, 4, 8]) } else { 0 };
+                let unknown =
+                    if world.harm(200, ("judge", "find end"), "too low") { world.rng.pick(&[1, 2, 4, 8]) } else { 0 };
                 self.end = Some(Question { number, end: world.bus.stable_end(&verdicts_of(self.log)) - unknown });
                 None
             }
@@ -310,7 +320,7 @@ impl JudgeDriver {
                 for (is_first, part) in parts.into_iter().take(count) {
                     let (now, value) = (world.now(), Value::Verdict(part));
                     let offset = world.bus.produce(client.id(), client.epoch(), &verdicts_of(log), now, value);
-                    let offset = offset.map_err(|refused| refused_by(world, refused))?;
+                    let offset = offset.map_err(|refused| client.refused(world, call, refused))?;
                     offsets.extend(is_first.then_some(offset));
                 }
                 Ok(offsets)
@@ -318,7 +328,7 @@ impl JudgeDriver {
             ProducerCall::ProduceBarrier => {
                 let (now, value) = (world.now(), Value::Verdict(BARRIER.to_vec()));
                 let offset = world.bus.produce(client.id(), client.epoch(), &verdicts_of(log), now, value);
-                offset.map(|offset| vec![offset]).map_err(|refused| refused_by(world, refused))
+                offset.map(|offset| vec![offset]).map_err(|refused| client.refused(world, call, refused))
             }
             ProducerCall::SendOffsets { next_request, checkpoint } => {
                 let metadata = checkpoint.map(|offset| offset.to_string()).unwrap_or_default();
@@ -328,7 +338,7 @@ impl JudgeDriver {
                 };
                 let id = (client.id(), client.epoch());
                 let sent = world.bus.send_offsets(id, &judges_of(log), (member, generation), offsets);
-                sent.map(|()| Vec::new()).map_err(|refused| refused_by(world, refused))
+                sent.map(|()| Vec::new()).map_err(|refused| client.refused(world, call, refused))
             }
             ProducerCall::Plain(_) => Ok(Vec::new()),
         };
@@ -341,7 +351,7 @@ impl JudgeDriver {
         let log = verdicts_of(self.log);
         let Some(from) = self.follow else { return Ok(()) };
         let from = from.or_start(|| world.bus.start(&log));
-        if world.reach().is_some() {
+        if world.reach(("judge", "follow")).is_some() {
             return Err(Died);
         }
         let event = match world.bus.fetch(&log, from) {
@@ -374,7 +384,7 @@ impl JudgeDriver {
                 let reached = self.end.take_if(|asked| position >= asked.end);
                 reached.and_then(|asked| {
                     // It may be on its way for a while: the group, or another judge, may be faster.
-                    if self.delayed_end.is_none() && world.harm(300) {
+                    if self.delayed_end.is_none() && world.harm(300, ("judge", "follow"), "the end is told late") {
                         self.delayed_end = Some(asked.number);
                         return None;
                     }
@@ -391,7 +401,7 @@ impl JudgeDriver {
     fn hand_over_requests(&mut self, world: &mut World) -> Result<(), Died> {
         let log = requests_of(self.log);
         let Some(from) = self.reading else { return Ok(()) };
-        if world.reach().is_some() {
+        if world.reach(("judge", "read")).is_some() {
             return Err(Died);
         }
         match world.bus.fetch(&log, from) {
@@ -418,7 +428,7 @@ impl JudgeDriver {
         if self.revoking && (world.bus.members(&group).contains(&member) || world.rng.chance(700)) {
             return Ok(());
         }
-        if world.reach().is_some() {
+        if world.reach(("judge", "poll")).is_some() {
             return Err(Died);
         }
         let notice = world.bus.poll(&group, &member);

@@ -1,8 +1,9 @@
 //! The whole machine without a broker: the real judge and the real worker run on a simulated cluster, where everything
 //! goes wrong that can, and the laws of `docs/ARCHITECTURE.md` are checked after every step.
 //!
-//! Every schedule comes from a seed. `DUPGATE_SIM_SEEDS=from..to` runs other seeds than the first 300,
-//! `DUPGATE_SIM_STEPS=n` makes each longer. A failure prints the command that runs its seed again.
+//! Every schedule comes from a seed. `DUPGATE_SIM_SEEDS=from..to` runs other seeds than the first 300 (`make simulate`
+//! runs 100,000), `DUPGATE_SIM_STEPS=n` makes each longer. A schedule that fails is shrunk to the steps and faults that it
+//! needs, and the command that runs these again is printed.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -13,6 +14,7 @@
 mod backlog;
 mod bounded_work;
 mod bus;
+mod coverage;
 mod crashes;
 mod fleet;
 mod judge_driver;
@@ -21,6 +23,7 @@ mod modes;
 mod oracle;
 mod pages;
 mod producer;
+mod replay;
 mod scenarios;
 mod schedule;
 mod seeds;

@@ -4,6 +4,7 @@
 use dupgate_core::transaction::{Call, CallError};
 
 use crate::bus::{End, Refused};
+use crate::coverage::Edge;
 use crate::world::{Moment, Planned, Trouble, World, as_call_error};
 
 /// One call that is out. It is made at one step and answered at a later one.
@@ -16,6 +17,7 @@ pub(crate) struct Out<Q> {
 /// The client side of one transactional id.
 #[derive(Debug)]
 pub(crate) struct Client {
+    role: &'static str,
     id: String,
     epoch: u32,
     /// The coordinator has committed, and the process has not heard of it: it cannot be asked to abort.
@@ -27,8 +29,8 @@ pub(crate) struct Client {
 pub(crate) struct Died;
 
 impl Client {
-    pub(crate) const fn new(id: String) -> Self {
-        Self { id, epoch: 0, committed_unheard: false }
+    pub(crate) const fn new(role: &'static str, id: String) -> Self {
+        Self { role, id, epoch: 0, committed_unheard: false }
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -52,7 +54,7 @@ impl Client {
         let dies = match planned {
             Some(Planned::Dies(moment)) => Some(moment),
             _ if call == Call::Begin => None,
-            _ => world.reach(),
+            _ => world.reach(self.edge(call)),
         };
         if dies == Some(Moment::Before) {
             return Err(Died);
@@ -66,6 +68,7 @@ impl Client {
         let answer = match trouble {
             Trouble::None => self.perform(world, call, work, false),
             Trouble::Fails { error, done } => {
+                world.coverage.fault(self.edge(call), name_of(&error, done));
                 if done {
                     // Whatever the broker says: the process hears only of the trouble.
                     let done = self.perform(world, call, work, call == Call::Produce);
@@ -96,27 +99,62 @@ impl Client {
             }
             Call::Begin => Ok(Vec::new()),
             Call::Produce | Call::SendOffsets => work(world, self, half),
-            Call::Commit => self.end(world, End::Commit),
-            Call::Abort => self.end(world, End::Abort),
+            Call::Commit => self.end(world, call, End::Commit),
+            Call::Abort => self.end(world, call, End::Abort),
         }
     }
 
-    fn end(&mut self, world: &mut World, end: End) -> Result<Vec<i64>, CallError> {
+    fn end(&mut self, world: &mut World, call: Call, end: End) -> Result<Vec<i64>, CallError> {
         match world.bus.end_transaction(&self.id, self.epoch, end) {
             Ok(()) => Ok(Vec::new()),
             // An abort after the coordinator's own is where the client takes the next epoch.
             Err(Refused::TimedOut) if end == End::Abort => {
+                world.coverage.fault(self.edge(call), "refused: timed out");
                 let next = world.bus.recover_producer(&self.id, self.epoch);
                 self.epoch = next.map_err(|refused| as_call_error(refused, false))?;
                 Ok(Vec::new())
             }
-            Err(refused) => Err(refused_by(world, refused)),
+            Err(refused) => Err(self.refused(world, call, refused)),
         }
+    }
+
+    /// What the client makes of a refusal; a coordinator's time-out is repaired by some versions, fatal to others.
+    pub(crate) fn refused(&self, world: &mut World, call: Call, refused: Refused) -> CallError {
+        let fault = match refused {
+            Refused::Fenced => "refused: fenced",
+            Refused::TimedOut => "refused: timed out",
+            Refused::UnknownMember => "refused: unknown member",
+            Refused::IllegalGeneration => "refused: old generation",
+            Refused::FencedInstance => "refused: replaced",
+        };
+        world.coverage.fault(self.edge(call), fault);
+        let recovers = world.rng.chance(500);
+        as_call_error(refused, recovers)
+    }
+
+    const fn edge(&self, call: Call) -> Edge {
+        let call = match call {
+            Call::Init => "init",
+            Call::Begin => "begin",
+            Call::Produce => "produce",
+            Call::SendOffsets => "send offsets",
+            Call::Commit => "commit",
+            Call::Abort => "abort",
+        };
+        (self.role, call)
     }
 }
 
-/// What the client makes of a refusal; a coordinator's time-out is repaired by some versions, fatal to others.
-pub(crate) fn refused_by(world: &mut World, refused: Refused) -> CallError {
-    let recovers = world.rng.chance(500);
-    as_call_error(refused, recovers)
+const fn name_of(error: &CallError, done: bool) -> &'static str {
+    match (error, done) {
+        (CallError::Retriable(_), false) => "retriable",
+        (CallError::Retriable(_), true) => "retriable, done",
+        (CallError::Abortable(_), false) => "abortable",
+        (CallError::Abortable(_), true) => "abortable, done",
+        (CallError::Unknown(_), false) => "unknown",
+        (CallError::Unknown(_), true) => "unknown, done",
+        (CallError::Fatal(_), false) => "fatal",
+        (CallError::Fatal(_), true) => "fatal, done",
+        (CallError::Fenced(_) | CallError::Undeliverable { .. }, _) => "never drawn",
+    }
 }

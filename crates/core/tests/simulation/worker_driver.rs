@@ -14,7 +14,7 @@ use dupgate_core::worker::{
 
 use crate::bus::{Committed, Fetched, MemberId, Notice};
 use crate::pages::WorldPage;
-use crate::producer::{Client, Died, Out, refused_by};
+use crate::producer::{Client, Died, Out};
 use crate::world::{From, GROUP, Given, Moment, Step, Value, World, judges_of, routed, verdicts_of};
 
 type Payload = Arc<WorldPage>;
@@ -120,7 +120,7 @@ impl WorkerDriver {
             life,
             instance,
             limit,
-            client: Client::new(id),
+            client: Client::new("worker", id),
             call: None,
             todo: VecDeque::new(),
             fetches: VecDeque::new(),
@@ -319,7 +319,17 @@ impl WorkerDriver {
 
     fn do_next(&mut self, world: &mut World) -> Result<(), Died> {
         let Some(todo) = self.todo.pop_front() else { return Ok(()) };
-        let dies = world.reach();
+        let call = match &todo {
+            Todo::FetchCheckpoint(_) => "find checkpoint",
+            Todo::FetchNewToGroup => "find new partitions",
+            Todo::FetchBacklog(_) => "find backlog",
+            Todo::FindEnd(_) => "find end",
+            Todo::Join => "join",
+            Todo::Leave => "leave",
+            Todo::Append(..) => "append",
+            Todo::Release => "release",
+        };
+        let dies = world.reach(("worker", call));
         if dies == Some(Moment::Before) {
             return Err(Died);
         }
@@ -405,7 +415,7 @@ impl WorkerDriver {
                 };
                 let id = (client.id(), client.epoch());
                 let sent = world.bus.send_offsets(id, GROUP, (member, generation), offsets.collect());
-                sent.map(|()| Vec::new()).map_err(|refused| refused_by(world, refused))
+                sent.map(|()| Vec::new()).map_err(|refused| client.refused(world, call, refused))
             }
             ProducerCall::Plain(_) => Ok(Vec::new()),
         };
@@ -418,7 +428,7 @@ impl WorkerDriver {
     fn fetch_committed(&mut self, world: &mut World) -> Result<(), Died> {
         let Some(partitions) = self.fetches.front() else { return Ok(()) };
         let Ok(committed) = world.bus.stable_committed(GROUP, partitions) else { return Ok(()) };
-        if world.reach().is_some() {
+        if world.reach(("worker", "find committed")).is_some() {
             return Err(Died);
         }
         let committed = committed.into_iter().map(|(partition, known)| (partition, known.map(|known| known.offset)));
@@ -432,7 +442,7 @@ impl WorkerDriver {
         let follow = &mut self.follows[log.index()];
         let Some(from) = follow.next else { return Ok(()) };
         let from = from.or_start(|| world.bus.start(&partition));
-        if world.reach().is_some() {
+        if world.reach(("worker", "follow")).is_some() {
             return Err(Died);
         }
         let event = match world.bus.fetch(&partition, from) {
@@ -469,7 +479,7 @@ impl WorkerDriver {
         let Some(scan) = &mut self.scans[log.index()] else { return Ok(()) };
         let from = scan.next.unwrap_or_else(|| world.bus.start(&partition));
         let end = *scan.end.get_or_insert_with(|| world.bus.stable_end(&partition));
-        if world.reach().is_some() {
+        if world.reach(("worker", "scan")).is_some() {
             return Err(Died);
         }
         let event = match world.bus.fetch(&partition, from) {
@@ -504,10 +514,10 @@ impl WorkerDriver {
         let open: Vec<PartitionId> =
             self.reading.keys().filter(|input| !self.paused.contains(input)).cloned().collect();
         let input = open[world.rng.below(open.len())].clone();
-        if world.reach().is_some() {
+        if world.reach(("worker", "read")).is_some() {
             return Err(Died);
         }
-        let panics = world.harm(10);
+        let panics = world.harm(10, ("worker", "read"), "the text work panics");
         let (limit, logs) = (self.limit, world.logs);
         let Some(reading) = self.reading.get_mut(&input) else { return Ok(()) };
         if !std::mem::replace(&mut reading.started, true) {
@@ -563,7 +573,7 @@ impl WorkerDriver {
         if !self.revoking.is_empty() && (world.bus.members(GROUP).contains(&member) || world.rng.chance(700)) {
             return Ok(());
         }
-        if world.reach().is_some() {
+        if world.reach(("worker", "poll")).is_some() {
             return Err(Died);
         }
         let notice = world.bus.poll(GROUP, &member);
@@ -637,7 +647,7 @@ fn route(world: &mut World, client: &Client, outputs: &[Arc<Output<Payload>>]) -
         }
         let value = Value::Routed { source: output.page.source.clone(), outcome: output.outcome.clone() };
         let sent = world.bus.produce(client.id(), client.epoch(), &routed(), world.now(), value);
-        sent.map_err(|refused| refused_by(world, refused))?;
+        sent.map_err(|refused| client.refused(world, Call::Produce, refused))?;
     }
     Ok(Vec::new())
 }

@@ -13,8 +13,12 @@ use dupgate_core::worker::Mode;
 use dupgate_core::worker::PageOutcome;
 
 use crate::bus::{Bus, Refused};
+use crate::coverage::{Coverage, Edge};
 use crate::pages::WorldPage;
 use dupgate_testkit::rng::Rng;
+
+/// A request on its way to the fingerprint log.
+const REQUEST: Edge = ("network", "request");
 
 /// The input group.
 pub(crate) const GROUP: &str = "pages";
@@ -121,6 +125,10 @@ pub(crate) struct World {
     pub(crate) given: Vec<Given>,
     /// Whether chance may do harm.
     pub(crate) faults: bool,
+    /// Harm is drawn, and does not happen: everything else is as it would be.
+    pub(crate) is_spared: bool,
+    /// The faults that have happened by chance.
+    pub(crate) coverage: Coverage,
     /// What becomes of judged pages.
     pub(crate) mode: Mode,
     /// Broker calls made so far.
@@ -203,6 +211,8 @@ impl World {
             reports: BTreeMap::new(),
             given: Vec::new(),
             faults: true,
+            is_spared: false,
+            coverage: Coverage::default(),
             mode: Mode::Route,
             calls: 0,
             crash_at: None,
@@ -237,6 +247,9 @@ impl World {
     }
 
     pub(crate) fn log(&mut self, line: impl FnOnce() -> String) {
+        if self.trace_lines == 0 {
+            return;
+        }
         if self.trace.len() >= self.trace_lines {
             self.trace.pop_front();
         }
@@ -249,8 +262,12 @@ impl World {
     }
 
     /// A chance of harm: never in the fair phase.
-    pub(crate) fn harm(&mut self, per_mille: u64) -> bool {
-        self.faults && self.rng.chance(per_mille)
+    pub(crate) fn harm(&mut self, per_mille: u64, edge: Edge, fault: &'static str) -> bool {
+        let happens = self.faults && self.rng.chance(per_mille) && !self.is_spared;
+        if happens {
+            self.coverage.fault(edge, fault);
+        }
+        happens
     }
 
     /// The number of a process's new life.
@@ -266,19 +283,25 @@ impl World {
     }
 
     /// Every call to a broker passes here: says on which side of it the process dies, if it does.
-    pub(crate) fn reach(&mut self) -> Option<Moment> {
+    pub(crate) fn reach(&mut self, edge: Edge) -> Option<Moment> {
         let call = self.calls;
         self.calls += 1;
+        self.coverage.call(edge);
         if let Some((at, moment)) = self.crash_at {
             return (at == call).then_some(moment);
         }
         let moment = self.rng.pick(&[Moment::Before, Moment::After]);
-        (self.faults && self.rng.below(2500) == 0).then_some(moment)
+        let dies = self.faults && self.rng.below(2500) == 0 && !self.is_spared;
+        if dies {
+            let fault = if moment == Moment::Before { "dies before" } else { "dies after" };
+            self.coverage.fault(edge, fault);
+        }
+        dies.then_some(moment)
     }
 
     /// What goes wrong with a call that the broker itself would take.
     pub(crate) fn trouble(&mut self, call: Call) -> Trouble {
-        if !self.harm(60) {
+        if !self.faults || !self.rng.chance(60) || self.is_spared {
             return Trouble::None;
         }
         let done = self.rng.chance(500);
@@ -314,7 +337,7 @@ impl World {
         if self.net.is_empty() {
             return;
         }
-        let at = if self.harm(200) { self.rng.below(self.net.len()) } else { 0 };
+        let at = if self.harm(200, REQUEST, "late") { self.rng.below(self.net.len()) } else { 0 };
         let sent = self.net.remove(at).unwrap();
         let log = requests_of(sent.log);
         if self.plan.lost > 0 {
@@ -322,12 +345,12 @@ impl World {
             self.report(&sent, Err(()));
             return;
         }
-        if self.harm(40) {
+        if self.harm(40, REQUEST, "lost") {
             self.log(|| format!("net: LOST {}", describe(&sent.request)));
             self.report(&sent, Err(()));
             return;
         }
-        if self.harm(15) {
+        if self.harm(15, REQUEST, "lost after its acknowledgement") {
             // The leader acknowledged it and died; what is at its offset now is something else.
             let end = self.bus.end(&log);
             if end > 0 {
@@ -354,12 +377,12 @@ impl World {
         let mut reported = Ok(offset);
         let is_repeated = self.plan.repeated > 0;
         self.plan.repeated -= usize::from(is_repeated);
-        if is_repeated || self.harm(50) {
+        if is_repeated || self.harm(50, REQUEST, "twice") {
             let twice = self.append(&log, Value::Requests(bytes));
             self.log(|| format!("{log}@{twice} <- the same"));
             reported = if self.rng.chance(500) { Ok(twice) } else { reported };
         }
-        if self.harm(40) {
+        if self.harm(40, REQUEST, "its report is lost") {
             reported = Err(());
         }
         together.iter().for_each(|sent| self.report(sent, reported));

@@ -1,5 +1,7 @@
 //! Partitions: offsets, visibility, deletion.
 
+use std::cell::Cell;
+
 use dupgate_core::record::{PartitionId, Timestamp};
 
 use super::Bus;
@@ -9,6 +11,8 @@ use super::Bus;
 pub(super) struct Partition<V> {
     pub(super) start: i64,
     pub(super) slots: Vec<Slot<V>>,
+    /// Number of slots at the beginning that are known to be in no open transaction.
+    stable: Cell<usize>,
     /// Records at its end were lost.
     is_truncated: bool,
 }
@@ -51,15 +55,20 @@ impl<V> Partition<V> {
     }
 
     fn stable_end(&self) -> i64 {
-        let open = self.slots.iter().position(|slot| slot.state == SlotState::Open);
-        open.map_or(self.end(), |index| i64::try_from(index).unwrap())
+        let known = self.stable.get();
+        let more = self.slots[known..].iter().take_while(|slot| slot.state != SlotState::Open).count();
+        self.stable.set(known + more);
+        i64::try_from(known + more).unwrap()
     }
 }
 
 impl<V> Bus<V> {
     /// Creates an empty partition.
     pub(crate) fn create(&mut self, partition: &PartitionId) {
-        self.partitions.insert(partition.clone(), Partition { start: 0, slots: Vec::new(), is_truncated: false });
+        self.partitions.insert(
+            partition.clone(),
+            Partition { start: 0, slots: Vec::new(), stable: Cell::new(0), is_truncated: false },
+        );
     }
 
     fn partition(&self, partition: &PartitionId) -> &Partition<V> {
@@ -118,6 +127,7 @@ impl<V> Bus<V> {
     pub(crate) fn truncate(&mut self, partition: &PartitionId, offset: i64) {
         let partition = self.partitions.get_mut(partition).unwrap();
         partition.slots.truncate(usize::try_from(offset).unwrap());
+        partition.stable.set(partition.stable.get().min(partition.slots.len()));
         partition.start = partition.start.min(offset);
         partition.is_truncated = true;
     }

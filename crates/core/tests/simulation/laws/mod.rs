@@ -80,20 +80,25 @@ impl Laws {
     }
 
     fn check(&mut self, world: &mut World) -> Law {
+        let journal = world.bus.take_journal();
         for log in LogPartition::first(self.logs.len()) {
+            let mut is_changed = !journal.is_empty();
             while let Some((first, next, record)) = self.logs[log.index()].read(world)? {
                 self.check_record(world, log, (first, next), record)?;
+                is_changed = true;
             }
             let own = &mut self.logs[log.index()];
             if own.check_trim(world, &self.history)? {
                 self.notes.count("trims");
             }
-            own.forget_delivered(world);
+            if is_changed {
+                own.forget_delivered(world);
+            }
         }
         for given in std::mem::take(&mut world.given) {
             self.history.check_given(&given)?;
         }
-        for transaction in world.bus.take_journal() {
+        for transaction in journal {
             if transaction.offsets.iter().any(|moved| moved.group == GROUP) || transaction.id.starts_with("worker") {
                 self.deliveries.check(world, &transaction, &self.history, &mut self.notes)?;
             } else {

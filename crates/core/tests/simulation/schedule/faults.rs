@@ -3,7 +3,11 @@
 use dupgate_core::protocol::LogPartition;
 
 use super::Schedule;
+use crate::coverage::Edge;
 use crate::world::{GROUP, judges_of};
+
+/// What faults happen to that meet a process at no particular call.
+pub(super) const PROCESS: Edge = ("process", "running");
 
 impl Schedule {
     /// Sessions run out, transactions time out, processes pause.
@@ -19,6 +23,7 @@ impl Schedule {
                     let member = &members[self.world.rng.below(members.len())];
                     self.world.log(|| format!("COORDINATOR: {member} of {group} is out"));
                     self.world.bus.kick(group, member);
+                    self.world.coverage.fault(PROCESS, "its session ends");
                 }
             }
             1 => {
@@ -27,6 +32,7 @@ impl Schedule {
                     let id = &open[self.world.rng.below(open.len())];
                     self.world.log(|| format!("COORDINATOR: the transaction of {id} timed out"));
                     self.world.bus.time_out(id);
+                    self.world.coverage.fault(PROCESS, "its transaction times out");
                 }
             }
             2 => self.notice_losses(),
@@ -36,7 +42,8 @@ impl Schedule {
                 self.processes[at].paused = 30 + self.world.rng.next() % 150;
                 let name = self.instances[self.processes[at].instance].name.clone();
                 self.world.log(|| format!("PAUSE {name}"));
-                if self.world.rng.chance(700) {
+                self.world.coverage.fault(PROCESS, "pauses");
+                if self.world.harm(700, PROCESS, "pauses, is expelled") {
                     let worker = self.processes[at].worker.as_ref().and_then(|worker| worker.member.clone());
                     worker.iter().for_each(|member| self.world.bus.kick(GROUP, member));
                     for judge in &self.processes[at].judges {
@@ -44,6 +51,7 @@ impl Schedule {
                     }
                 }
                 if self.world.rng.chance(300) && self.processes.len() < self.instances.len() + 2 {
+                    self.world.coverage.fault(PROCESS, "pauses, is replaced");
                     // It was taken for dead, and its instance started again beside it.
                     let instance = self.processes[at].instance;
                     self.start(instance);
@@ -51,6 +59,7 @@ impl Schedule {
             }
             4 => {
                 let at = self.world.rng.below(self.processes.len());
+                self.world.coverage.fault(PROCESS, "is killed");
                 self.crash(at);
             }
             _ => {
@@ -62,6 +71,7 @@ impl Schedule {
                     process.judges.iter_mut().for_each(|judge| judge.stop(&self.world));
                     let name = self.instances[process.instance].name.clone();
                     self.world.log(|| format!("STOP {name}"));
+                    self.world.coverage.fault(PROCESS, "is stopped");
                 }
             }
         }

@@ -6,6 +6,7 @@ use dupgate_core::judge::{ColdStart, JudgeSettings};
 use dupgate_core::protocol::LogIdentity;
 use dupgate_core::worker::{Blocked, WorkerSettings};
 
+use super::faults::PROCESS;
 use super::rules::kept;
 use super::{Process, Schedule};
 use crate::judge_driver::JudgeDriver;
@@ -73,7 +74,7 @@ impl Schedule {
         let instance = self.remove(at);
         let name = self.instances[instance].name.clone();
         self.world.log(|| format!("CRASH {name}"));
-        if self.world.harm(300) {
+        if self.world.harm(300, PROCESS, "loses its disk") {
             self.instances[instance].disks.clear();
         }
         self.laws.count("crashes");
