@@ -111,7 +111,7 @@ const OTHERS: [(Edge, &[&str]); 6] = [
     ),
 ];
 
-/// Number of calls, and of the faults that they met.
+/// Number of calls while faults happen, and of the faults that they met.
 #[derive(Debug, Default)]
 pub(crate) struct Coverage {
     calls: BTreeMap<Edge, u64>,

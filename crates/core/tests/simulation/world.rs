@@ -286,12 +286,16 @@ impl World {
     pub(crate) fn reach(&mut self, edge: Edge) -> Option<Moment> {
         let call = self.calls;
         self.calls += 1;
-        self.coverage.call(edge);
+        if self.faults {
+            self.coverage.call(edge);
+        }
         if let Some((at, moment)) = self.crash_at {
             return (at == call).then_some(moment);
         }
         let moment = self.rng.pick(&[Moment::Before, Moment::After]);
-        let dies = self.faults && self.rng.below(2500) == 0 && !self.is_spared;
+        // A judge rarely trims while faults happen.
+        let odds = if edge == ("judge", "trim") { 250 } else { 2500 };
+        let dies = self.faults && self.rng.below(odds) == 0 && !self.is_spared;
         if dies {
             let fault = if moment == Moment::Before { "dies before" } else { "dies after" };
             self.coverage.fault(edge, fault);
