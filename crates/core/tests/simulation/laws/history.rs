@@ -22,7 +22,7 @@ pub(super) struct JudgedPage {
 /// What happened to one position.
 enum Event {
     /// A verdict, at this offset of a log. A worker waits for it, unless it came after the input group had committed the
-    /// position.
+    /// position, or after a worker that had not followed the reopening before it gave the page the verdict of before.
     Judged {
         log: LogPartition,
         at: i64,
@@ -43,6 +43,8 @@ pub(super) struct VerdictHistory {
     duplicates: Vec<(JudgedPage, JudgedPage)>,
     reopened: BTreeSet<Source>,
     withdrawn: BTreeSet<Source>,
+    /// Positions that were given a verdict after it was reopened, and were not judged again yet.
+    overtaken: BTreeSet<Source>,
 }
 
 impl VerdictHistory {
@@ -76,7 +78,8 @@ impl VerdictHistory {
         }
         if let Some(source) = verdict.answer.judged_source() {
             let committed = world.bus.committed(GROUP, &source.partition);
-            let is_awaited = committed.is_none_or(|committed| source.offset >= committed.offset);
+            let is_overtaken = self.overtaken.remove(source);
+            let is_awaited = !is_overtaken && committed.is_none_or(|committed| source.offset >= committed.offset);
             if !is_awaited {
                 notes.count("verdicts that no worker waits for");
             }
@@ -127,18 +130,35 @@ impl VerdictHistory {
     }
 
     /// Checks a verdict that a worker gave a page: it exists, and the worker had followed no reopening after it.
-    pub(super) fn check_given(&self, given: &Given) -> Law {
+    pub(super) fn check_given(&mut self, given: &Given) -> Law {
         let Some(source) = given.verdict.answer.judged_source() else { return Ok(()) };
-        let events = self.of(source);
+        let events = self.events.entry(source.clone()).or_default();
         let is_given = |event: &Event| matches!(event, Event::Judged { verdict, .. } if verdict.without_original() == *given.verdict);
         let Some(place) = events.iter().rposition(is_given) else {
             return Err(format!("L4 {source} is given a verdict that no judge made"));
         };
         // Each log reopens for itself.
         let Event::Judged { log, .. } = events[place] else { return Ok(()) };
-        let voids = |later: &Event| matches!(later, Event::Reopened { log: of, at } if *of == log && *at < given.followed[log.index()]);
-        if events[place..].iter().any(voids) {
+        let later = &mut events[place + 1..];
+        let reopened = |event: &Event| match event {
+            Event::Reopened { log: of, at } if *of == log => Some(*at),
+            Event::Reopened { .. } | Event::Judged { .. } => None,
+        };
+        if later.iter().filter_map(reopened).any(|at| at < given.followed[log.index()]) {
             return Err(format!("L4 {source} is given a verdict from before its reopening"));
+        }
+        if later.iter().any(|event| reopened(event).is_some()) {
+            let mut is_judged_again = false;
+            for event in later {
+                if let Event::Judged { is_awaited, .. } = event {
+                    (is_judged_again, *is_awaited) = (true, false);
+                }
+            }
+            if !is_judged_again {
+                self.overtaken.insert(source.clone());
+            }
+            let is_of_given = |of: &Verdict| of.without_original() == *given.verdict;
+            self.duplicates.retain(|(_, original)| original.source != *source || is_of_given(&original.verdict));
         }
         Ok(())
     }
