@@ -149,7 +149,7 @@ test-dashboards: test-program ## Test dashboards, alert rules and runbooks with 
 
 test-failover: ## Measure how long outputs pause when a judge is stopped or killed, and in upgrades of the chart; a burst for a slow judge; stalled and slow brokers
 	@tests/tools.sh test
-	$(CARGO) test --locked --test proof -- --ignored --nocapture --test-threads 1
+	$(CARGO) test --locked --test proof -- --ignored --skip soak --nocapture --test-threads 1
 	$(CARGO) test --locked --test broker -- --ignored --nocapture --test-threads 1
 
 test-compose: ## Test the image and docker-compose.yml with buildah and podman; needs root on a Debian-like machine
