@@ -493,19 +493,12 @@ fn run(settings: &GroupConsumerSettings, shared: &Shared, mut consumer: RenewedC
         shared.probe(&settings.config, &mut probe);
         // Request one topic only: metadata of all topics of a large cluster would time out.
         let owned = || shared.fetch_states().by_partition.keys().next().map(|partition| partition.topic.to_string());
-        let is_replaced = consumer.replace_if_lost(
-            || named.cloned().or_else(owned),
-            |old, fresh| {
-                shared.replaced(old, fresh);
-                Ok(())
-            },
-        ) || consumer.replace_if_stalled(
-            || shared.fetch_states().positions(),
-            |old, fresh| {
-                shared.replaced(old, fresh);
-                Ok(())
-            },
-        );
+        let take_over = |old: &Subscribed, fresh: &Subscribed| {
+            shared.replaced(old, fresh);
+            Ok(())
+        };
+        let is_replaced = consumer.replace_if_lost(|| named.cloned().or_else(owned), take_over)
+            || consumer.replace_if_stalled(|| shared.fetch_states().positions(), take_over);
         if !is_replaced && consumer.answers() != reaches {
             reaches = consumer.answers();
             (shared.sink)(ConsumerEvent::Reaches(reaches));

@@ -9,10 +9,10 @@
 //! of the former topic (issue 4898): a client that does not see the topic missing in between asks the former leader
 //! forever, without an error. [`StallWatch`] finds such a partition: the brokers have records of it that do not arrive.
 //!
-//! Its owner calls [`RenewedClient::replace_if_lost`] periodically, on the thread that polls the client, and so does an
-//! owner that reads with [`RenewedClient::replace_if_stalled`]. The old client is kept until a new one has taken over; if that fails, the next probe tries again. A replaced client closes on a
-//! separate thread. Transactional producers are not among them: their machine decides when they are replaced
-//! (`super::producer`).
+//! Its owner calls [`RenewedClient::replace_if_lost`] periodically, on the thread that polls the client; an owner that
+//! reads calls [`RenewedClient::replace_if_stalled`], too. The old client is kept until a new one has taken over; if that
+//! fails, the next probe tries again. A replaced client closes on a separate thread. Transactional producers are not
+//! among them: their machine decides when they are replaced (`super::producer`).
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -62,7 +62,7 @@ const MAX_PATIENCE: u32 = 16;
 pub(super) type Positions = BTreeMap<PartitionId, Option<i64>>;
 
 /// Finds a partition whose records do not arrive, although the client has nothing else to hand over.
-pub(super) struct StallWatch {
+struct StallWatch {
     due: Receiver<std::time::Instant>,
     /// Whether the client had nothing to hand over at some moment of this interval. Otherwise, records may just be late
     /// because those of other partitions come first.
@@ -90,13 +90,15 @@ impl StallWatch {
         mut is_behind: impl FnMut(&PartitionId, Option<i64>) -> Option<bool>,
     ) -> bool {
         if let Some((partition, next)) = self.suspect.take() {
-            if positions.get(&partition) != Some(&next) || is_behind(&partition, next) == Some(false) {
+            let stands_still = positions.get(&partition) == Some(&next);
+            let is_behind = if stands_still { is_behind(&partition, next) } else { Some(false) };
+            if is_behind == Some(false) {
                 self.intervals = 0;
                 return false;
             }
             self.intervals += 1;
             // While no broker answers, another client would not help.
-            if self.intervals < self.patience || is_behind(&partition, next).is_none() {
+            if self.intervals < self.patience || is_behind.is_none() {
                 self.suspect = Some((partition, next));
                 return false;
             }
@@ -488,6 +490,6 @@ mod tests {
         assert!(![7, 8, 8, 9, 9, 10].into_iter().any(|next| round(next, Some(true))), "records arrive");
         assert!(!(0..9).any(|_| round(10, None)), "no broker answers");
         assert!(![Some(true), Some(true), Some(false)].into_iter().any(|behind| round(10, behind)), "it was its end");
-        assert!(watch.is_stalled(&Positions::new(), |_, _| Some(true)).eq(&false), "it is paused");
+        assert!(!watch.is_stalled(&Positions::new(), |_, _| Some(true)), "it is paused");
     }
 }

@@ -20,9 +20,9 @@ use crate::accounting::{Audit, Ledger};
 use crate::bad_input::hostile_records;
 use crate::broker::{Broker, wait};
 use crate::cluster::instance::Instance;
-use crate::cluster::records::{Page, PageProducer, Record, TopicReader, by_source};
+use crate::cluster::records::{PageProducer, Record, TopicReader, by_source};
 use crate::cluster::{Cluster, Shape, merge};
-use crate::flow::{Consumed, text_of, words};
+use crate::flow::{Consumed, page};
 use crate::several_instances::Team;
 
 const NAMES: [&str; 4] = ["one", "two", "three", "four"];
@@ -151,9 +151,7 @@ impl Crawl {
                 let kind = usize::try_from(number / HOSTILE).unwrap() % hostile.len();
                 hostile[kind].clone()
             } else {
-                let url = format!("https://a.example/{number}");
-                let value = json!({ "url": url, "text": words(text_of(number, COPIES, COPIED)) });
-                Page { key: number.to_string(), value: Some(value.to_string().into()), ..Page::default() }
+                page(number, COPIES, COPIED)
             };
             if self.is_ahead.load(Ordering::SeqCst) {
                 page.timestamp = Some(wall_time().plus(AHEAD).millis());

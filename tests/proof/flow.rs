@@ -33,7 +33,7 @@ fn is_copy(number: u32, every: u32, distance: u32) -> bool {
 }
 
 /// The number that the text of a page is made of. A copy of a copy has the text of the first one.
-pub(crate) fn text_of(number: u32, every: u32, distance: u32) -> u32 {
+fn text_of(number: u32, every: u32, distance: u32) -> u32 {
     if is_copy(number, every, distance) { text_of(number - distance, every, distance) } else { number }
 }
 
@@ -47,8 +47,15 @@ fn word(text: u32, place: u32) -> String {
 }
 
 /// The text of a page: 40 words.
-pub(crate) fn words(text: u32) -> String {
+fn words(text: u32) -> String {
     (0..40).map(|place| word(text, place)).collect::<Vec<_>>().join(" ")
+}
+
+/// The page of this number, if one of `every` is a copy of the page `distance` before it.
+pub(crate) fn page(number: u32, every: u32, distance: u32) -> Page {
+    let url = format!("https://a.example/{number}");
+    let value = json!({ "url": url, "text": words(text_of(number, every, distance)) });
+    Page { key: number.to_string(), value: Some(value.to_string().into()), ..Page::default() }
 }
 
 /// Writes a page every [`BEAT`] until dropped.
@@ -69,9 +76,8 @@ impl Feed {
                 if stopped.load(Ordering::Relaxed) {
                     return producer.flush();
                 }
-                let value = json!({ "url": format!("https://a.example/{number}"), "text": words(text_of(number, COPIES, COPIED)) });
-                let page = Page { key: number.to_string(), value: Some(value.to_string().into()), ..Page::default() };
-                producer.write(&topic, i32::try_from(number).expect("few pages") % partitions, &page);
+                let place = i32::try_from(number).expect("few pages") % partitions;
+                producer.write(&topic, place, &page(number, COPIES, COPIED));
                 std::thread::park_timeout((start + BEAT * number).saturating_duration_since(Instant::now()));
             }
         });

@@ -15,9 +15,9 @@ use serde_json::json;
 use crate::accounting::Ledger;
 use crate::broker::Broker;
 use crate::cluster::instance::Instance;
-use crate::cluster::records::{Page, PageProducer, TopicReader};
+use crate::cluster::records::{PageProducer, TopicReader};
 use crate::cluster::{Cluster, Shape};
-use crate::flow::{text_of, words};
+use crate::flow::page;
 use crate::several_instances::Team;
 
 const PARTITIONS: i32 = 6;
@@ -125,9 +125,8 @@ fn nothing_grows_in_twenty_turnovers_of_the_window() {
     assert_eq!(team.disband(), 0, "no instance was restarted");
     let audit = Ledger::read(&cluster).audit(false);
     assert!(audit.is_clean(), "{audit:?}");
-    let third = samples.len() / 3;
-    let (rest, last) = samples.split_at(samples.len() - third);
-    let (before, after) = (medians(&rest[rest.len() - third..]), medians(last));
+    let mut thirds = samples.rchunks(samples.len() / 3).map(medians);
+    let (after, before) = (thirds.next().expect("the last third"), thirds.next().expect("the one before"));
     eprintln!("{written} pages\nmiddle third: {}\nlast third:   {}", shown(before), shown(after));
     for (at, (name, _, percent)) in MEASURED.into_iter().enumerate() {
         assert!(after[at] * 100 <= before[at] * (100 + percent), "{name}: {} after {}", after[at], before[at]);
@@ -143,10 +142,8 @@ fn write(cluster: &Cluster<'_>, is_over: &AtomicBool) -> usize {
             producer.flush();
             return usize::try_from(number).unwrap();
         }
-        let url = format!("https://a.example/{number}");
-        let value = json!({ "url": url, "text": words(text_of(number, COPIES, COPIED)) });
-        let page = Page { key: number.to_string(), value: Some(value.to_string().into()), ..Page::default() };
-        producer.write(&cluster.inputs()[0], i32::try_from(number).unwrap() % PARTITIONS, &page);
+        let place = i32::try_from(number).unwrap() % PARTITIONS;
+        producer.write(&cluster.inputs()[0], place, &page(number, COPIES, COPIED));
         let due = start + Duration::from_secs(1) * (number + 1) / RATE;
         std::thread::park_timeout(due.saturating_duration_since(Instant::now()));
     }

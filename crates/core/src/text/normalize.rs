@@ -100,13 +100,13 @@ impl Normalizer {
             }
             // The next character may be a mark that composes with `c`; then both belong to one piece.
             let next = rest.get(read..).and_then(|rest| rest.chars().next());
-            let alone = next.is_none_or(|next| next.is_ascii() || stable(next).is_some());
+            let alone = next.is_none_or(stands_alone);
             match plain {
                 _ if !nfkc => sink.char(c),
                 Some(plain) if alone => sink.char(plain),
                 Some(_) | None => {
                     let tail = rest.get(read..).unwrap_or_default();
-                    let tail = tail.find(|c: char| c.is_ascii() || stable(c).is_some()).unwrap_or(tail.len());
+                    let tail = tail.find(stands_alone).unwrap_or(tail.len());
                     read += tail;
                     let piece = rest.get(..read).unwrap_or_default();
                     piece.nfkc().for_each(|c| sink.composed(unquote(c)));
@@ -171,6 +171,11 @@ fn stable(c: char) -> Option<char> {
         | '\u{201a}'..='\u{2023}' => Some(c),
         _ => None,
     }
+}
+
+/// Returns whether a character is known not to combine with what precedes it.
+fn stands_alone(c: char) -> bool {
+    c.is_ascii() || stable(c).is_some()
 }
 
 /// Replaces a typographic apostrophe, or a letter that looks like one (Uzbek, Hawaiian, Ukrainian), by a plain one.
@@ -350,7 +355,7 @@ impl Sink<'_, '_> {
                 Some(table) => table.cell(c).filter(|cell| !cell.begins_phrase),
                 None => Some(Cell { simplified: c, begins_phrase: false }),
             };
-            let is_alone = chars.peek().is_none_or(|(_, next)| next.is_ascii() || stable(*next).is_some());
+            let is_alone = chars.peek().is_none_or(|(_, next)| stands_alone(*next));
             let Some(cell) = cell.filter(|_| is_alone) else { return at };
             self.write(cell.simplified);
         }
