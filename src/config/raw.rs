@@ -425,7 +425,7 @@ section! {
         served_partitions: ServedPartitions = ServedPartitions::All,
         commit_interval: Span = Span(std::time::Duration::from_millis(50)),
         checkpoint_interval_records: u64 = 100_000,
-        session_timeout: Span = Span(std::time::Duration::from_secs(10)),
+        session_timeout: Span = Span(std::time::Duration::from_secs(15)),
     }
 }
 /// Which partitions of the logs an instance serves, as judge or standby.

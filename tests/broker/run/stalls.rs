@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dupgate::clock::Clock;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::broker::{Broker, wait};
 use super::instance::Site;
@@ -14,7 +14,7 @@ use super::text;
 use super::topics::{committed, page, produce};
 use crate::cluster::instance::Instance;
 
-/// How long a stall lasts: longer than `judge.session_timeout`.
+/// How long a stall lasts: longer than the others wait for a silent broker (9 s).
 const STALL: Duration = Duration::from_secs(12);
 
 /// How long no page may come out.
@@ -81,11 +81,28 @@ fn longest_gap(site: &Site, is_over: &AtomicBool) -> Duration {
 #[test]
 #[ignore = "needs the machine for itself: make test-failover"]
 fn stalls_of_the_coordinator_of_the_judges_cost_no_index_and_little_time() {
-    let Some(cluster) = Broker::three("") else { return };
-    let cluster: &'static Broker = Box::leak(Box::new(cluster));
     let stalls = std::env::var("DUPGATE_STALLS").map_or(STALLS, |text| text.parse().expect("a number of stalls"));
+    let Some((gap, _)) = stall(stalls, json!({})) else { return };
+    assert!(gap <= LONGEST_GAP, "{gap:?}");
+}
+
+#[test]
+#[ignore = "needs the machine for itself: make test-failover"]
+fn a_judge_that_loses_its_membership_keeps_its_index() {
+    let Some((_, lost)) = stall(1, json!({ "session_timeout": "6s" })) else { return };
+    assert!(lost > 0, "the session outlasted the stall");
+}
+
+/// Lets the coordinator of the judges' group stall under load. Returns how long no page came out and how many judges
+/// lost their membership, or `None` without brokers.
+///
+/// # Panics
+///
+/// A page is lost or comes out twice, an instance ends, or one restores its index.
+fn stall(stalls: u32, judge: Value) -> Option<(Duration, usize)> {
+    let cluster: &'static Broker = Box::leak(Box::new(Broker::three("")?));
     let site = Site::new(cluster, 3);
-    let settings = json!({ "mode": "tag", "logs": { "replication_factor": 3 } });
+    let settings = json!({ "mode": "tag", "logs": { "replication_factor": 3 }, "judge": judge });
     let mut instances = ["one", "two"].map(|name| site.start_with(name, settings.clone()));
     for instance in &mut instances {
         instance.wait_ready();
@@ -131,8 +148,9 @@ fn stalls_of_the_coordinator_of_the_judges_cost_no_index_and_little_time() {
         assert!(instance.metric("dupgate_index_restores_total", &[]) < 0.5, "{}", instance.log());
     }
     eprintln!("{stalls} stalls of {STALL:?}, {written} pages: no page came out for {gap:?} at most");
-    assert!(gap <= LONGEST_GAP, "{gap:?}");
+    let lost = instances.iter().map(|instance| instance.log().matches("stopped judging").count()).sum();
     for instance in instances {
         instance.stop();
     }
+    Some((gap, lost))
 }
