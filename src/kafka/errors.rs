@@ -169,15 +169,12 @@ pub fn denied_in(message: &str) -> Option<Denied> {
 }
 
 /// Returns whether another producer has taken over the transactional id.
-#[must_use]
-pub fn is_fenced(code: RDKafkaErrorCode) -> bool {
-    [
-        RDKafkaErrorCode::Fenced,
-        RDKafkaErrorCode::ProducerFenced,
-        RDKafkaErrorCode::InvalidProducerEpoch,
-        RDKafkaErrorCode::FencedInstanceId,
-    ]
-    .contains(&code)
+///
+/// A static member that is fenced while it commits offsets is not meant: a process that was suspended for longer than its
+/// session finds itself replaced by its own new membership. If another process has the member's place, the consumer says
+/// so.
+fn is_fenced(code: RDKafkaErrorCode) -> bool {
+    [RDKafkaErrorCode::Fenced, RDKafkaErrorCode::ProducerFenced, RDKafkaErrorCode::InvalidProducerEpoch].contains(&code)
 }
 
 /// Returns whether the error may pass by itself: the network, a broker that is starting, a leader election.
@@ -251,6 +248,7 @@ mod tests {
         let sorted = |code| of_code(Some(code), String::new());
         assert!(matches!(sorted(RDKafkaErrorCode::MessageTimedOut), CallError::Abortable(_)));
         assert!(matches!(sorted(RDKafkaErrorCode::ProducerFenced), CallError::Fenced(_)));
+        assert!(matches!(sorted(RDKafkaErrorCode::FencedInstanceId), CallError::Abortable(_)));
         assert!(matches!(sorted(RDKafkaErrorCode::Fatal), CallError::Fatal(_)));
     }
 }
