@@ -138,7 +138,7 @@ impl Follower {
         uncommitted.set("isolation.level", "read_uncommitted");
         let reader = Reader {
             consumer,
-            written: Offsets::new(&uncommitted, QUERY_TIMEOUT)?,
+            uncommitted,
             partition,
             budget,
             commands,
@@ -238,8 +238,8 @@ fn assign(
 
 struct Reader {
     consumer: RenewedClient<BaseConsumer<LoggingContext>>,
-    /// Queries the end of the records, committed or not.
-    written: Offsets,
+    /// Settings of a client that queries the end of the records, committed or not.
+    uncommitted: ClientConfig,
     partition: PartitionId,
     budget: Arc<ByteBudget>,
     commands: Receiver<FollowCommand>,
@@ -395,7 +395,9 @@ impl Reader {
             return;
         }
         let stable = self.consumer.fetch_watermarks(&self.partition.topic, self.partition.number, QUERY_TIMEOUT);
-        match (stable, self.written.range(&self.partition)) {
+        // It is seldom asked for: a client for each reader would cost its threads and connections all the time.
+        let all = Offsets::new(&self.uncommitted, QUERY_TIMEOUT).and_then(|offsets| offsets.range(&self.partition));
+        match (stable, all) {
             (Ok((_, stable)), Ok(Range { end: written, .. })) if stable <= barrier.0 && barrier.0 < written => {
                 tracing::error!(
                     target: "dupgate::kafka",

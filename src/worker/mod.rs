@@ -118,7 +118,6 @@ pub struct WorkerDriver {
     lag_tasks: BackgroundTasks,
     offsets: Arc<Offsets>,
     backlogs: Arc<RemainingInput>,
-    judge_offsets: Vec<Arc<Offsets>>,
     pool: TextPool,
     budget: Arc<ByteBudget>,
     log_budget: Arc<ByteBudget>,
@@ -169,7 +168,6 @@ impl WorkerDriver {
         let outputs = Arc::clone(&processor.outputs);
 
         let mut readers = Vec::new();
-        let mut judge_offsets = Vec::new();
         for log in LogPartition::first(logs) {
             let follower = context.follow(
                 log,
@@ -178,8 +176,6 @@ impl WorkerDriver {
                 sink(&sender, move |event| Message::Followed(log, event)),
             )?;
             readers.push(Reader { follower, serial: 0, next: None });
-            let judges = context.connection.query(&context.judge_group(log));
-            judge_offsets.push(Arc::new(Offsets::new(&judges, QUERY_TIMEOUT).map_err(failure)?));
         }
         let requests = RequestLog::open(
             &context.connection.request_producer(),
@@ -224,7 +220,6 @@ impl WorkerDriver {
             lag_tasks: BackgroundTasks::start("lags".to_owned()).map_err(failure)?,
             offsets,
             backlogs,
-            judge_offsets,
             pool,
             budget,
             log_budget,

@@ -3,15 +3,15 @@
 //! One reader follows each partition of the verdict log; another one, created on demand, reads old verdicts back.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use dupgate_core::worker::Event;
 
-use super::{LINGER, Message, WorkerDriver};
+use super::{LINGER, Message, QUERY_TIMEOUT, WorkerDriver};
 use crate::context::SCAN;
 use crate::error::Fatal;
 use crate::fatal::append_denied;
 use crate::kafka::fingerprint_log::{Appended, NotAppended};
+use crate::kafka::offsets::Offsets;
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
 use crate::protocol::{LogPartition, Request, VerdictOffset};
 use crate::threads::sink;
@@ -47,11 +47,13 @@ impl WorkerDriver {
     }
 
     pub(super) fn fetch_checkpoint(&self, log: LogPartition) {
-        let Some(offsets) = self.judge_offsets.get(log.index()).map(Arc::clone) else { return };
+        let judges = self.context.connection.query(&self.context.judge_group(log));
         let (sender, partition) = (self.sender.clone(), self.context.fingerprints(log));
         self.background_tasks.run(move || {
-            let committed =
-                offsets.committed(&BTreeSet::from([partition.clone()])).map_err(|error| error.to_string())?;
+            // A client asks on behalf of one group. It is seldom needed again.
+            let committed = Offsets::new(&judges, QUERY_TIMEOUT)
+                .and_then(|offsets| offsets.committed(&BTreeSet::from([partition.clone()])))
+                .map_err(|error| error.to_string())?;
             let metadata = committed.into_values().flatten().next().map(|committed| committed.metadata);
             drop(
                 sender
