@@ -91,7 +91,7 @@ impl Fault {
     /// Its name in the table, and the longest time that the outputs may pause.
     const fn described(self) -> (&'static str, Duration) {
         let (name, seconds) = match self {
-            Self::JudgeKilled => ("judge killed", 25),
+            Self::JudgeKilled => ("judge killed", 30),
             Self::WorkerKilled => ("worker killed", 20),
             Self::JudgeSuspended => ("judge suspended", 20),
             Self::WorkerSuspended => ("worker suspended", 20),

@@ -82,14 +82,14 @@ fn longest_gap(site: &Site, is_over: &AtomicBool) -> Duration {
 #[ignore = "needs the machine for itself: make test-failover"]
 fn stalls_of_the_coordinator_of_the_judges_cost_no_index_and_little_time() {
     let stalls = std::env::var("DUPGATE_STALLS").map_or(STALLS, |text| text.parse().expect("a number of stalls"));
-    let Some((gap, _)) = stall(stalls, json!({})) else { return };
+    let Some((gap, _)) = stall(stalls, &json!({})) else { return };
     assert!(gap <= LONGEST_GAP, "{gap:?}");
 }
 
 #[test]
 #[ignore = "needs the machine for itself: make test-failover"]
 fn a_judge_that_loses_its_membership_keeps_its_index() {
-    let Some((_, lost)) = stall(1, json!({ "session_timeout": "6s" })) else { return };
+    let Some((_, lost)) = stall(1, &json!({ "session_timeout": "6s" })) else { return };
     assert!(lost > 0, "the session outlasted the stall");
 }
 
@@ -99,7 +99,7 @@ fn a_judge_that_loses_its_membership_keeps_its_index() {
 /// # Panics
 ///
 /// A page is lost or comes out twice, an instance ends, or one restores its index.
-fn stall(stalls: u32, judge: Value) -> Option<(Duration, usize)> {
+fn stall(stalls: u32, judge: &Value) -> Option<(Duration, usize)> {
     let cluster: &'static Broker = Box::leak(Box::new(Broker::three("")?));
     let site = Site::new(cluster, 3);
     let settings = json!({ "mode": "tag", "logs": { "replication_factor": 3 }, "judge": judge });
