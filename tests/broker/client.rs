@@ -3,10 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use dupgate::kafka::errors::of_call;
 use dupgate::kafka::offsets::Offsets;
 use dupgate::record::PartitionId;
-use dupgate_core::transaction::{Call, CallError};
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
@@ -51,38 +49,6 @@ fn metadata_of_offsets_in_a_transaction_is_read_back() {
     assert_eq!((with.offset(), with.metadata()), (Offset::Offset(7), "checkpoint 42"));
     let without = committed.find_partition(&topic, 1).unwrap();
     assert_eq!((without.offset(), without.metadata()), (Offset::Offset(9), ""));
-}
-
-#[test]
-fn offsets_of_a_replaced_static_member_are_refused_and_its_producer_goes_on() {
-    let Some(broker) = Broker::shared() else { return };
-    let topic = broker.topic("replaced", 1);
-    let group = broker.unique("replaced-group");
-    let member = || -> BaseConsumer {
-        let mut config = broker.client();
-        config.set("group.id", &group).set("group.instance.id", "one").set("session.timeout.ms", "6000");
-        let consumer: BaseConsumer = config.create().unwrap();
-        consumer.subscribe(&[&topic]).unwrap();
-        wait::until("an assignment", || {
-            drop(consumer.poll(Duration::from_millis(50)));
-            (consumer.assignment().unwrap().count() == 1).then_some(())
-        });
-        consumer
-    };
-    let producer = transactional_producer(broker, &broker.unique("replaced"));
-    let mut offsets = TopicPartitionList::new();
-    offsets.add_partition_offset(&topic, 0, Offset::Offset(1)).unwrap();
-    let first = member();
-    let replaced = first.group_metadata().unwrap();
-    let second = member();
-    producer.begin_transaction().unwrap();
-    let refused = producer.send_offsets_to_transaction(&offsets, &replaced, wait::LIMIT).unwrap_err();
-    assert!(matches!(of_call(Call::SendOffsets, &refused), CallError::Abortable(_)), "{refused:?}");
-    assert_eq!(refused.rdkafka_error_code(), Some(RDKafkaErrorCode::FencedInstanceId));
-    producer.abort_transaction(wait::LIMIT).unwrap();
-    producer.begin_transaction().unwrap();
-    producer.send_offsets_to_transaction(&offsets, &second.group_metadata().unwrap(), wait::LIMIT).unwrap();
-    producer.commit_transaction(wait::LIMIT).unwrap();
 }
 
 #[test]

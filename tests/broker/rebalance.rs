@@ -6,10 +6,12 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use dupgate::kafka::budget::ByteBudget;
+use dupgate::kafka::errors::of_call;
 use dupgate::kafka::group_consumer::{ConsumerEvent, GroupConsumer, GroupConsumerSettings};
+use dupgate_core::transaction::{Call, CallError};
 use rdkafka::client::ClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
-use rdkafka::error::KafkaResult;
+use rdkafka::error::{KafkaResult, RDKafkaErrorCode};
 use rdkafka::producer::Producer;
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
@@ -98,6 +100,31 @@ fn a_static_member_that_closes_stays() {
     let successor: BaseConsumer = member(broker, &group).set("group.instance.id", "one").create().unwrap();
     join(&successor, &topic);
     assert_eq!(group_state(broker, &group), ("Stable".to_owned(), 1));
+}
+
+#[test]
+fn offsets_of_a_replaced_static_member_are_refused_and_its_producer_goes_on() {
+    let Some(broker) = Broker::shared() else { return };
+    let (topic, group) = (broker.topic("replaced", 1), broker.unique("replaced"));
+    let join = || -> BaseConsumer {
+        let consumer = member(broker, &group).set("group.instance.id", "one").create().unwrap();
+        join(&consumer, &topic);
+        consumer
+    };
+    let producer = transactional_producer(broker, &broker.unique("replaced"));
+    let mut offsets = TopicPartitionList::new();
+    offsets.add_partition_offset(&topic, 0, Offset::Offset(1)).unwrap();
+    let first = join();
+    let replaced = first.group_metadata().unwrap();
+    let second = join();
+    producer.begin_transaction().unwrap();
+    let refused = producer.send_offsets_to_transaction(&offsets, &replaced, wait::LIMIT).unwrap_err();
+    assert!(matches!(of_call(Call::SendOffsets, &refused), CallError::Abortable(_)), "{refused:?}");
+    assert_eq!(refused.rdkafka_error_code(), Some(RDKafkaErrorCode::FencedInstanceId));
+    producer.abort_transaction(wait::LIMIT).unwrap();
+    producer.begin_transaction().unwrap();
+    producer.send_offsets_to_transaction(&offsets, &second.group_metadata().unwrap(), wait::LIMIT).unwrap();
+    producer.commit_transaction(wait::LIMIT).unwrap();
 }
 
 /// Observations and results of the rebalance callback.

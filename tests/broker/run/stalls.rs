@@ -14,7 +14,7 @@ use super::text;
 use super::topics::{committed, page, produce};
 use crate::cluster::instance::Instance;
 
-/// How long a stall lasts: longer than the others wait for a silent broker (9 s).
+/// How long a stall lasts: longer than the other brokers wait for a silent one (9 s).
 const STALL: Duration = Duration::from_secs(12);
 
 /// How long no page may come out.
