@@ -300,7 +300,7 @@ impl WorkerDriver {
 
     fn perform(&mut self, effect: Effect<PagePayload>) -> Result<(), Fatal> {
         match effect {
-            Effect::FetchCheckpoint(log) => self.fetch_checkpoint(log),
+            Effect::FetchCheckpoint(log) => self.fetch_checkpoint(log)?,
             Effect::Follow { log, from } => self.follow(log, from),
             Effect::FollowToEnd(log) => self.follow_to_end(log),
             Effect::Join => self.join()?,

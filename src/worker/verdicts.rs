@@ -9,7 +9,7 @@ use dupgate_core::worker::Event;
 use super::{LINGER, Message, QUERY_TIMEOUT, WorkerDriver};
 use crate::context::SCAN;
 use crate::error::Fatal;
-use crate::fatal::append_denied;
+use crate::fatal::{append_denied, failure};
 use crate::kafka::fingerprint_log::{Appended, NotAppended};
 use crate::kafka::offsets::Offsets;
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
@@ -46,14 +46,15 @@ impl WorkerDriver {
         self.handle(Event::Appended(request, offset.map_err(|_| ())))
     }
 
-    pub(super) fn fetch_checkpoint(&self, log: LogPartition) {
+    pub(super) fn fetch_checkpoint(&self, log: LogPartition) -> Result<(), Fatal> {
         let judges = self.context.connection.query(&self.context.judge_group(log));
+        // A client asks on behalf of one group, and once. It connects while those of other partitions are asked.
+        let offsets = Offsets::new(&judges, QUERY_TIMEOUT).map_err(failure)?;
         let (sender, partition) = (self.sender.clone(), self.context.fingerprints(log));
         self.background_tasks.run(move || {
-            // A client asks on behalf of one group. It is seldom needed again.
-            let committed = Offsets::new(&judges, QUERY_TIMEOUT)
-                .and_then(|offsets| offsets.committed(&BTreeSet::from([partition.clone()])))
-                .map_err(|error| error.to_string())?;
+            let committed =
+                offsets.committed(&BTreeSet::from([partition.clone()])).map_err(|error| error.to_string())?;
+            offsets.close_idle();
             let metadata = committed.into_values().flatten().next().map(|committed| committed.metadata);
             drop(
                 sender
@@ -61,6 +62,7 @@ impl WorkerDriver {
             );
             Ok(())
         });
+        Ok(())
     }
 
     pub(super) fn follow(&mut self, log: LogPartition, from: Option<VerdictOffset>) {
