@@ -1,6 +1,7 @@
 //! The context shared by all parts of the service: clients, topics, groups and names derived from the settings.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Clock;
@@ -54,22 +55,103 @@ pub struct ServiceContext {
     pub(crate) pair_recorder: Option<PairRecorder>,
     /// The worker's transactional id.
     pub transactional_id: String,
+    /// Number that checks, log lines and threads give the first log partition: those of the earlier scheme come after
+    /// ours.
+    pub(crate) first_log: u32,
+    /// Which of our logs are in their dual period.
+    pub(crate) dual: Arc<DualPeriods>,
+    /// The context of the earlier scheme, whose logs workers number after ours.
+    pub(crate) earlier: Option<Arc<ServiceContext>>,
+}
+
+/// Which log partitions are in their dual period, as far as their judges here know.
+#[derive(Debug, Default)]
+pub(crate) struct DualPeriods(Mutex<BTreeMap<LogPartition, bool>>);
+
+impl DualPeriods {
+    /// Notes whether a log is in its dual period.
+    pub(crate) fn note(&self, log: LogPartition, is_dual: bool) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(log, is_dual);
+    }
+
+    /// Returns whether any log is.
+    pub(crate) fn is_any(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().any(|is_dual| *is_dual)
+    }
 }
 
 impl ServiceContext {
+    /// Returns the context of the earlier scheme: that of its judges. Nobody scrapes their metrics, whose series would
+    /// outlast them.
+    ///
+    /// # Errors
+    ///
+    /// The metrics cannot be created.
+    pub(crate) fn of_earlier(
+        &self,
+        settings: Settings,
+        names: LogNames,
+        verdict_log_bytes: usize,
+    ) -> Result<Self, Fatal> {
+        Ok(Self {
+            scheme: settings.scheme().to_string(),
+            settings: Arc::new(settings),
+            connection: self.connection.clone(),
+            brokers: self.brokers,
+            names,
+            verdict_log_bytes,
+            outputs: Arc::clone(&self.outputs),
+            clock: self.clock,
+            in_flight: Arc::clone(&self.in_flight),
+            trees: Arc::clone(&self.trees),
+            metrics: Metrics::new(&self.settings.metrics).map_err(failure)?,
+            health: self.health.clone(),
+            pair_recorder: None,
+            transactional_id: self.transactional_id.clone(),
+            first_log: self.settings.judge.partitions,
+            dual: Arc::clone(&self.dual),
+            earlier: None,
+        })
+    }
+
+    /// Returns the number of log partitions of both schemes.
+    pub(crate) fn all_logs(&self) -> usize {
+        self.own_logs() + self.earlier.as_ref().map_or(0, |earlier| earlier.own_logs())
+    }
+
+    fn own_logs(&self) -> usize {
+        self.settings.log_partitions().get()
+    }
+
+    /// Returns the context of a log partition's scheme, and its number there.
+    fn of(&self, log: LogPartition) -> (&Self, LogPartition) {
+        match (&self.earlier, log.index().checked_sub(self.own_logs())) {
+            (Some(earlier), Some(number)) => (earlier, LogPartition::at(number)),
+            _ => (self, log),
+        }
+    }
+
+    /// Returns the number of a log partition in checks, log lines and names of threads.
+    pub(crate) const fn shown(&self, log: LogPartition) -> LogPartition {
+        LogPartition(log.0 + self.first_log)
+    }
+
     #[must_use]
     pub fn judge_group(&self, log: LogPartition) -> String {
-        judge_group(&self.settings.input.group, &self.scheme, &log)
+        let (context, log) = self.of(log);
+        judge_group(&context.settings.input.group, &context.scheme, &log)
     }
 
     #[must_use]
     pub fn fingerprints(&self, log: LogPartition) -> PartitionId {
-        PartitionId::new(Arc::clone(&self.names.fingerprints), number(log))
+        let (context, log) = self.of(log);
+        PartitionId::new(Arc::clone(&context.names.fingerprints), number(log))
     }
 
     #[must_use]
     pub fn verdicts(&self, log: LogPartition) -> PartitionId {
-        PartitionId::new(Arc::clone(&self.names.verdicts), number(log))
+        let (context, log) = self.of(log);
+        PartitionId::new(Arc::clone(&context.names.verdicts), number(log))
     }
 
     /// Starts a reader of one partition of the verdict log. One for [`SCAN`] follows no state.
@@ -81,7 +163,7 @@ impl ServiceContext {
         sink: impl Fn(FollowEvent) + Send + 'static,
     ) -> Result<Follower, Fatal> {
         let config = self.connection.follower(&self.settings.input.group);
-        let (name, metrics) = (format!("{purpose}-{log}"), self.metrics.clone());
+        let (name, metrics) = (format!("{purpose}-{}", self.shown(log)), self.metrics.clone());
         let skipped = move || metrics.error(Component::Log, ErrorKind::Corrupt);
         let passed = self.settings.kafka.skip_corrupt_verdict.filter(|(partition, _)| *partition == log);
         let passing = passed

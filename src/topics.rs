@@ -49,6 +49,8 @@ pub(crate) struct Topics {
     /// Largest batch that the verdict log accepts, in bytes.
     pub(crate) verdict_log_bytes: usize,
     pub(crate) outputs: Outputs,
+    /// The logs of the earlier scheme, and the limit of its verdict log.
+    pub(crate) earlier: Option<(LogNames, usize)>,
 }
 
 /// Creates missing logs, and reads the limits of the other topics; `None` if a signal arrived first.
@@ -178,14 +180,20 @@ pub fn connect_error(brokers: &[String]) -> Option<String> {
 }
 
 fn ask(admin: &Admin, settings: &Settings) -> Result<Topics, TopicError> {
-    let scheme = settings.scheme().to_string();
-    let logs = LogNames::new(&settings.logs.prefix, &scheme);
     // Check the outputs first: a start that fails must create nothing.
-    let outputs = outputs(admin, settings, scheme)?;
-    ensure_logs(admin, &logs, settings)?;
+    let outputs = outputs(admin, settings, settings.scheme().to_string())?;
+    let (logs, verdict_log_bytes) = logs(admin, settings)?;
+    let earlier = settings.previous.as_ref().map(|previous| self::logs(admin, previous)).transpose()?;
+    Ok(Topics { logs, verdict_log_bytes, outputs, earlier })
+}
+
+/// Makes both logs ready. Returns their names, and the largest batch that the verdict log accepts, in bytes.
+fn logs(admin: &Admin, settings: &Settings) -> Result<(LogNames, usize), TopicError> {
+    let names = LogNames::new(&settings.logs.prefix, &settings.scheme().to_string());
+    ensure_logs(admin, &names, settings)?;
     // The limit is read back, because an operator or an older release may have created the log with another one.
-    let verdict_log_bytes = admin.max_batch_bytes(&logs.verdicts)?;
-    Ok(Topics { logs, verdict_log_bytes, outputs })
+    let verdict_log_bytes = admin.max_batch_bytes(&names.verdicts)?;
+    Ok((names, verdict_log_bytes))
 }
 
 /// Creates missing logs; checks the partitions, replicas and settings of existing ones, and mends settings that would

@@ -162,6 +162,7 @@ fn entry_of(page: &Page, number: usize) -> Request {
         is_variant: false,
         fingerprints: page.fingerprints.clone(),
         digest: PageDigest(0),
+        earlier: None,
     };
     Request { id: RequestId(number as u64), body: RequestBody::Page(body) }
 }

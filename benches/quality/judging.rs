@@ -60,6 +60,7 @@ pub(crate) fn run(pages: &[Page], minhash: MinHashRules, settings: &Settings) ->
             is_variant: false,
             fingerprints: pages[number].fingerprints.clone(),
             digest: dupgate::fingerprint::PageDigest(0),
+            earlier: None,
         };
         Request { id: RequestId(number as u64), body: RequestBody::Page(body) }
     };

@@ -55,6 +55,7 @@ fn run(entries: usize) -> Value {
         max_future_skew: Duration::from_mins(10),
         max_entries: entries as u64,
         same_id: SameId::Update,
+        dual: None,
     };
     let partitions: Vec<PartitionId> = (0..12).map(|number| PartitionId::new("pages", number)).collect();
     let mut random = Rng::new(3);

@@ -104,6 +104,7 @@ fn request(reader: &Fingerprinter, page: &Planted, topic: &Arc<str>, scratch: &m
         is_variant: false,
         fingerprints: reading.fingerprints,
         digest: reading.digest,
+        earlier: None,
     });
     Some(Request { id: RequestId(page.number), body })
 }

@@ -9,8 +9,11 @@ use serde_json::{Value, json};
 use super::Global;
 use super::output::{self, Format, print, print_json, table};
 use crate::config::settings::{ColdStart, Mode};
-use crate::config::{ChangeImpact, Layers, Purpose, Refused, SAMPLE, Settings, Shown, gather, schema};
+use crate::config::{
+    ByteSize, ChangeImpact, Layers, Purpose, Refused, SAMPLE, SECRET_SLOTS, Settings, Shown, gather, schema,
+};
 use crate::error::{Fatal, Reason};
+use crate::fingerprint::SchemeId;
 use crate::replay::warm::fits;
 
 /// The minimal configuration of a service.
@@ -162,7 +165,8 @@ fn diff(args: &DiffArgs, global: &Global) -> Result<(), Fatal> {
     let new = read(global, std::slice::from_ref(new_file), true).map_err(|fatal| fatal.in_part(&of(new_file)))?;
     let changes = changes(&old, &new);
     let costs = costs(&old, &new, &changes);
-    let steps = if fits(&old.settings, &new.settings).is_ok() {
+    let is_bridged = new.settings.previous.is_some();
+    let steps = if fits(&old.settings, &new.settings).is_ok() && !is_bridged {
         warm_steps(&of(&args.running), &of(new_file), &global.set)
     } else {
         Vec::new()
@@ -258,7 +262,10 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(ChangeImpact, Strin
         )),
         (Mode::Route | Mode::Tag | Mode::Observe, Mode::Route | Mode::Tag | Mode::Observe) => {}
     }
-    if state || old_scheme != new_scheme {
+    let bridge = will.previous.as_ref().filter(|previous| !state && previous.scheme() == old_scheme);
+    if let Some(previous) = bridge {
+        costs.push((ChangeImpact::Scheme, dual_period(&old_scheme, &new_scheme, previous, will)));
+    } else if state || old_scheme != new_scheme {
         let mut text = String::new();
         if old_scheme != new_scheme {
             // Writing to a `String` cannot fail.
@@ -279,6 +286,13 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(ChangeImpact, Strin
         }
         costs.push((if state { ChangeImpact::State } else { ChangeImpact::Scheme }, text));
         if was.mode == will.mode || will.mode != Mode::Observe && was.mode != Mode::Observe {
+            if let Some(before) = (!state).then(|| before(changes)).flatten() {
+                let text = format!(
+                    "to miss no duplicate, and to replace the instances one by one instead, add to the new configuration: \
+                     previous: {before}"
+                );
+                costs.push((ChangeImpact::Scheme, text));
+            }
             costs.push((
                 ChangeImpact::Scheme,
                 "stop every old instance cleanly before the first new one starts: a page is judged once in each scheme"
@@ -323,6 +337,33 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(ChangeImpact, Strin
         costs.push((ChangeImpact::Work, "takes a restart of each instance".to_owned()));
     }
     costs
+}
+
+/// Says what a change of the scheme takes that `previous` bridges.
+fn dual_period(old: &SchemeId, new: &SchemeId, previous: &Settings, will: &Settings) -> String {
+    let rules = &will.rules;
+    let period = rules.windows.max() + rules.windows.max() / 4 + rules.lateness;
+    let memory = ByteSize(will.index.max_memory.saturating_add(previous.index.max_memory));
+    format!(
+        "new scheme {old} -> {new}, bridged by previous: {old} decides until the new index knows a window, after about {} of \
+         event time, and no duplicate is missed; until then text work and requests are those of both, and judges hold two \
+         indexes (up to {memory}). Replace all instances within {}, in any order",
+        output::span(period),
+        output::span(rules.windows.max() / 4)
+    )
+}
+
+/// Returns the settings before a change of the scheme as the value of `previous`; `None` if they cannot be named there.
+fn before(changes: &[Change]) -> Option<Value> {
+    let mut before = json!({});
+    for change in changes.iter().filter(|change| change.decides == ChangeImpact::Scheme) {
+        if SECRET_SLOTS.contains(&change.path.as_str()) {
+            return None;
+        }
+        let place = change.path.split('.').fold(&mut before, |place, key| &mut place[key]);
+        *place = change.old.clone();
+    }
+    before.as_object().is_some_and(|before| !before.is_empty()).then_some(before)
 }
 
 fn value_of(read: &Read, path: &str) -> String {

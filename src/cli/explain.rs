@@ -394,6 +394,7 @@ fn request(page: &Inspection, snapshot: &Snapshot) -> PageRequest {
         is_variant: page.reading.canonical.is_some(),
         fingerprints: page.reading.fingerprints.clone(),
         digest: page.reading.digest,
+        earlier: None,
     }
 }
 

@@ -81,6 +81,9 @@ pub fn gather(sources: &Sources) -> (Layers, ExternalInputs) {
     let mut given = ExternalInputs { variables: sources.variables.clone(), ..ExternalInputs::default() };
     if let Ok(raw) = layers.raw() {
         read_named_files(&raw, &mut given, &mut layers);
+        if let Some(Ok(before)) = raw.before_change() {
+            read_words(&before, &mut given, &mut layers);
+        }
     }
     (layers, given)
 }
@@ -99,14 +102,7 @@ fn refuse_named(layers: &mut Layers, key: &str, path: &Path, error: &io::Error) 
 /// Reads the files that settings name. Reports those that cannot be read here, and marks them, so that the keys that
 /// need them report nothing more.
 fn read_named_files(raw: &Raw, given: &mut ExternalInputs, layers: &mut Layers) {
-    for (key, path) in raw.word_files() {
-        let text = std::fs::read_to_string(path).unwrap_or_else(|error| {
-            refuse_named(layers, key, path, &error);
-            given.unread.insert(path.to_owned());
-            String::new()
-        });
-        given.words.insert(path.to_owned(), text);
-    }
+    read_words(raw, given, layers);
     for slot in SECRET_SLOTS {
         let Some(RawSecret::File(path)) = raw.secret(slot) else { continue };
         let text = std::fs::read_to_string(path).unwrap_or_else(|error| {
@@ -116,6 +112,21 @@ fn read_named_files(raw: &Raw, given: &mut ExternalInputs, layers: &mut Layers) 
         });
         let text = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
         given.secrets.insert(path.clone(), SecretString::from(text));
+    }
+}
+
+/// Reads dictionaries and word lists, each once.
+fn read_words(raw: &Raw, given: &mut ExternalInputs, layers: &mut Layers) {
+    for (key, path) in raw.word_files() {
+        if given.words.contains_key(path) {
+            continue;
+        }
+        let text = std::fs::read_to_string(path).unwrap_or_else(|error| {
+            refuse_named(layers, key, path, &error);
+            given.unread.insert(path.to_owned());
+            String::new()
+        });
+        given.words.insert(path.to_owned(), text);
     }
 }
 

@@ -15,6 +15,7 @@ pub mod raw;
 pub mod settings;
 mod assignment;
 mod field;
+mod impact;
 mod layers;
 mod load;
 mod problem;
@@ -25,6 +26,7 @@ mod secret;
 mod tree;
 mod values;
 
+pub use impact::{ChangeImpact, decides};
 pub use layers::Layers;
 pub use load::{Loaded, Sources, gather, load};
 pub use problem::{Excerpt, Origin, Problem, Refused};
@@ -33,5 +35,5 @@ pub use resolve::{BYTES_PER_ORIGINAL, ExternalInputs, Purpose, RESERVED_LABELS, 
 pub use schema::{SAMPLE, schema};
 pub use secret::{Properties, PropertyValue, RawSecret, SECRET_SLOTS};
 pub use settings::Settings;
-pub use show::{ChangeImpact, Shown, decides};
+pub use show::Shown;
 pub use values::{ByteSize, Endpoint, LOG_PARTS, Levels, ParseEndpointError, Span, Start};

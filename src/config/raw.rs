@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Map, Value, json};
 
 use super::field::{Coding, RawField, one_or_many};
 use super::secret::{RawProperty, RawSecret};
@@ -77,6 +78,7 @@ section! {
         logging: Logging = Logging::default(),
         metrics: Metrics = Metrics::default(),
         tracing: Tracing = Tracing::default(),
+        previous: Map<String, Value> = Map::new(),
     }
 }
 
@@ -576,6 +578,37 @@ section! {
 }
 
 impl Raw {
+    /// Returns the file as it was before a change of the scheme: with the settings of `previous`. `None` if there are
+    /// none.
+    ///
+    /// # Errors
+    ///
+    /// Settings that do not exist, or of wrong types.
+    pub(super) fn before_change(&self) -> Option<serde_json::Result<Self>> {
+        if self.previous.is_empty() {
+            return None;
+        }
+        let mut tree = json!({
+            "input": self.input, "text": self.text, "match": self.r#match, "window": self.window, "judge": self.judge,
+        });
+        overlay(&mut tree, &Value::Object(self.previous.clone()));
+        let before = serde_json::from_value(tree).map(|before: Self| {
+            // Secrets are not in the tree.
+            let seed = self.r#match.seed.clone();
+            let schema_registry = self.input.schema_registry.clone();
+            Self {
+                input: Input { schema_registry, ..before.input },
+                text: before.text,
+                r#match: Match { seed, ..before.r#match },
+                window: before.window,
+                judge: before.judge,
+                previous: Map::new(),
+                ..self.clone()
+            }
+        });
+        Some(before)
+    }
+
     /// Lists the files whose contents are part of the settings, dictionaries and word lists, each with the key that
     /// names it.
     pub fn word_files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
@@ -602,5 +635,17 @@ impl Raw {
             "match.seed" => self.r#match.seed.as_ref(),
             _ => None,
         }
+    }
+}
+
+/// Puts values over those of a tree: maps are merged, everything else is replaced.
+fn overlay(tree: &mut Value, over: &Value) {
+    match (tree, over) {
+        (Value::Object(tree), Value::Object(over)) => {
+            for (key, value) in over {
+                overlay(tree.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (place, value) => *place = value.clone(),
     }
 }

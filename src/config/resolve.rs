@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use dupgate_core::worker::OBSERVED;
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Map, Value};
 
+use super::impact::{ChangeImpact, decides};
 use super::problem::{Problem, Refused};
 use super::raw::{Raw, Role};
 use super::secret::{RawSecret, SECRET_SLOTS};
@@ -116,7 +118,10 @@ pub fn resolve(raw: &Raw, given: &ExternalInputs, purpose: Purpose) -> Result<(S
         tracing: tracing(raw, found),
         hash: raw.hash(),
         shown: raw.effective().shown(),
+        previous: None,
     };
+    let previous = previous(raw, given, &settings, found);
+    let settings = Settings { previous, ..settings };
     limits::between(&settings, found);
     limits::cost_limits(&settings, found);
     if findings.problems.is_empty() {
@@ -124,6 +129,52 @@ pub fn resolve(raw: &Raw, given: &ExternalInputs, purpose: Purpose) -> Result<(S
     } else {
         Err(Refused { problems: findings.problems, warnings: findings.warnings })
     }
+}
+
+/// Resolves the settings before a change of the scheme.
+fn previous(raw: &Raw, given: &ExternalInputs, now: &Settings, found: &mut Findings) -> Option<Box<Settings>> {
+    let others = found.problems.len();
+    for path in leaves(&raw.previous) {
+        let key = format!("previous.{path}");
+        if SECRET_SLOTS.contains(&path.as_str()) {
+            found.refuse(key, "a secret cannot be changed in this way: fill the new index with `dupgate index warm`");
+        } else if decides(&path) != ChangeImpact::Scheme {
+            found.refuse(key, "decides no fingerprints: only settings that do belong here");
+        }
+    }
+    if found.problems.len() > others {
+        return None;
+    }
+    let before = match raw.before_change()? {
+        Ok(before) => before,
+        Err(error) => {
+            found.refuse("previous", error.to_string());
+            return None;
+        }
+    };
+    match resolve(&before, given, found.purpose) {
+        Ok((before, _)) if before.scheme() == now.scheme() => {
+            found.refuse("previous", format!("names settings of the same scheme ({}): leave it out", now.scheme()));
+            None
+        }
+        Ok((before, _)) => Some(Box::new(before)),
+        Err(refused) => {
+            let of_previous = leaves(&raw.previous);
+            for problem in refused.problems.into_iter().filter(|problem| of_previous.contains(&problem.path)) {
+                found.refuse(format!("previous.{}", problem.path), problem.message);
+            }
+            None
+        }
+    }
+}
+
+/// Lists the keys of all values in a map, their levels joined by dots.
+fn leaves(map: &Map<String, Value>) -> Vec<String> {
+    let below = |(key, value): (&String, &Value)| match value.as_object().filter(|map| !map.is_empty()) {
+        Some(map) => leaves(map).into_iter().map(|below| format!("{key}.{below}")).collect(),
+        None => vec![key.clone()],
+    };
+    map.iter().flat_map(below).collect()
 }
 
 /// The findings so far.

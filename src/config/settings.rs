@@ -60,6 +60,8 @@ pub struct Settings {
     pub hash: String,
     /// The effective settings in the shape of the file, without secrets.
     pub shown: serde_json::Value,
+    /// The settings before a change of the scheme, whose logs decide in the dual period.
+    pub previous: Option<Box<Settings>>,
 }
 
 impl Settings {

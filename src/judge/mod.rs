@@ -36,8 +36,8 @@ use crate::kafka::offsets::Offsets;
 use crate::kafka::producer::{Answer, EncodedBatch, OffsetAndMetadata, ProducerCommand, TransactionalProducer};
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
 use crate::protocol::{
-    BARRIER, LogIdentity, LogPartition, RequestOffset, VerdictOffset, decode_requests, encode_verdict,
-    max_verdict_bytes,
+    BARRIER, DualPeriod, LogIdentity, LogPartition, RequestOffset, Rules, VerdictOffset, decode_requests,
+    encode_verdict, max_verdict_bytes,
 };
 use crate::telemetry::labels::{Component, ErrorKind};
 use crate::threads::{BackgroundTasks, Driver, GroupMember, QUERY_TIMEOUT, Work, drive, sink, wait_until_left};
@@ -101,6 +101,7 @@ impl JudgeDriver {
     ) -> Result<Self, Fatal> {
         let (sender, messages) = unbounded();
         let (clock, session) = (context.clock, context.settings.judge.session_timeout);
+        let shown = context.shown(log);
         let log_budget = ByteBudget::new(64 << 20);
         let follower = context.follow(log, "standby", &log_budget, sink(&sender, Message::Followed))?;
         let config = context.judge_producer(log);
@@ -108,7 +109,7 @@ impl JudgeDriver {
         let producer = TransactionalProducer::start(
             config,
             Delivery::ExactlyOnce,
-            format!("verdicts-{log}"),
+            format!("verdicts-{shown}"),
             Arc::clone(&context.in_flight),
             move |_, answer| {
                 drop(answered.send(Message::Called(answer)));
@@ -127,14 +128,14 @@ impl JudgeDriver {
             serials: 0,
             requests: RequestQueue::default(),
             producer,
-            background_tasks: BackgroundTasks::start(format!("judge-tasks-{log}")).map_err(failure)?,
+            background_tasks: BackgroundTasks::start(format!("judge-tasks-{shown}")).map_err(failure)?,
             input: Arc::new(Offsets::new(&query, QUERY_TIMEOUT).map_err(failure)?),
             snapshot_store,
-            snapshot_tasks: BackgroundTasks::start(format!("snapshots-{log}")).map_err(failure)?,
+            snapshot_tasks: BackgroundTasks::start(format!("snapshots-{shown}")).map_err(failure)?,
             next_snapshot: Arc::default(),
-            maintenance: BackgroundTasks::start(format!("maintenance-{log}")).map_err(failure)?,
+            maintenance: BackgroundTasks::start(format!("maintenance-{shown}")).map_err(failure)?,
             budget: ByteBudget::new(32 << 20),
-            report: JudgeReport::new(context.metrics.clone(), &context.health, clock, log, session),
+            report: JudgeReport::new(context.metrics.clone(), &context.health, clock, shown, session),
             last_check: clock.now(),
             stopped: false,
             log,
@@ -346,7 +347,7 @@ impl JudgeDriver {
         let settings = GroupConsumerSettings {
             config: self.context.connection.judge_consumer(&self.context.judge_group(self.log), session),
             topics: vec![self.context.names.fingerprints.to_string()],
-            thread: format!("judge-poll-{}", self.log),
+            thread: format!("judge-poll-{}", self.context.shown(self.log)),
             budget: Arc::clone(&self.budget),
             moved: heartbeat(&self.context, &format!("judge {} poll", self.log)),
         };
@@ -450,6 +451,9 @@ impl JudgeDriver {
             self.report.look(&self.judge, self.requests.requests());
             self.report.metrics().producer_queue(self.context.in_flight.records(), self.context.in_flight.bytes());
             self.ask_end();
+            if let Some(rules) = self.judge.state().rules() {
+                self.context.dual.note(self.context.shown(self.log), rules.dual.is_some());
+            }
         }
     }
 
@@ -632,7 +636,7 @@ pub(crate) enum Message {
 pub(crate) fn judge_settings(settings: &Settings, verdict_log_bytes: usize) -> JudgeSettings {
     let producer = ProducerSettings::of_judge();
     JudgeSettings {
-        rules: settings.rules.clone(),
+        rules: Rules { dual: settings.previous.as_ref().map(|_| DualPeriod::Begun), ..settings.rules.clone() },
         new_log: LogIdentity(random_id()),
         // Of a service that runs, `scheme_change` decides whether a new log may begin.
         cold_start: settings.index.cold_start.into(),

@@ -137,6 +137,7 @@ mod tests {
             number_guard: None,
             simhash_similarity: None,
             same_site: None,
+            dual: None,
         };
         JudgeSettings {
             rules,
@@ -174,6 +175,7 @@ mod tests {
                     numbers: Numbers::EMPTY,
                 },
                 digest: PageDigest(0),
+                earlier: None,
             };
             Request { id: RequestId(number), body: RequestBody::Page(page) }
         });

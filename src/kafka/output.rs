@@ -354,7 +354,7 @@ mod tests {
         let verdict = Verdict { request: RequestId(1), answer: Answer::Page(verdict) };
         let action = PageAction::Settled(PageOutcome::Tombstone);
         let payload = PagePayload { record, ..PagePayload::default() };
-        let page = Page { source, bytes: 0, event_time, paced_by: event_time, action, payload };
+        let page = Page { source, bytes: 0, event_time, paced_by: event_time, action, earlier: None, payload };
         Arc::new(Output { page, outcome: PageOutcome::Judged(Arc::new(verdict)) })
     }
 

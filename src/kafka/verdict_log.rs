@@ -59,6 +59,7 @@ pub struct FollowEvent {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly every event is a record")]
 pub enum FollowEventKind {
     Record {
         /// Offset of its first part.

@@ -87,6 +87,9 @@ pub fn submit_to(
     bodies: &[RequestBody],
     timeout: Duration,
 ) -> Result<Vec<Answered>, Fatal> {
+    if let Some(previous) = &settings.previous {
+        submit_unanswered(previous, bodies, timeout)?;
+    }
     let logs = settings.log_partitions().get();
     let connection = context::connection(&settings.kafka);
     let names = log_names(settings);
@@ -149,6 +152,44 @@ pub fn submit_to(
     }
     answers.sort_by_key(|answered| (answered.log, answered.offset));
     Ok(answers)
+}
+
+/// Sends the requests to the judges of the earlier scheme, which may decide still, or may be gone.
+fn submit_unanswered(previous: &Settings, bodies: &[RequestBody], timeout: Duration) -> Result<(), Fatal> {
+    let (sender, appended) = unbounded();
+    let (names, logs) = (log_names(previous), previous.log_partitions().get());
+    let config = context::connection(&previous.kafka).request_producer();
+    let report = move |appended| {
+        // The receiver is gone once every request is there.
+        let _ = sender.send(appended);
+    };
+    let mut requests =
+        RequestLog::open(&config, names.fingerprints.to_string(), logs, Arc::default(), report).map_err(failure)?;
+    let pairs = LogPartition::first(logs).flat_map(|log| bodies.iter().map(move |body| (log, body)));
+    let mut pending: BTreeMap<RequestId, (LogPartition, &RequestBody)> =
+        pairs.map(|pair| (RequestId(random_id()), pair)).collect();
+    for (&id, &(log, body)) in &pending {
+        requests.append(log, Request { id, body: body.clone() });
+    }
+    requests.send();
+    let clock = Clock::start();
+    while !pending.is_empty() {
+        let Ok(Appended { request, offset }) = appended.recv_timeout(timeout.saturating_sub(clock.now())) else {
+            let why = anyhow::anyhow!("the log of the scheme before took no request within {timeout:?}");
+            return Err(Reason::Unavailable.because(why));
+        };
+        match offset {
+            Ok(_) => drop(pending.remove(&request)),
+            Err(NotAppended::Denied) => return Err(fatal::append_denied(&names.fingerprints)),
+            Err(NotAppended::Uncertain) => {
+                if let Some(&(log, body)) = pending.get(&request) {
+                    requests.append(log, Request { id: request, body: body.clone() });
+                    requests.send();
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Determines what each answered request found, by reading the kept verdict log up to the answers. Stops after `limit`,

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use dupgate_core::worker::{Header, Page, PageAction, PageOutcome};
+use dupgate_core::worker::{Earlier, Header, Page, PageAction, PageOutcome};
 
 use crate::clock::{Clock, wall_time};
 use crate::fingerprint::{Fingerprinter, Scratch, Step};
@@ -88,6 +88,10 @@ impl Drop for Taken {
 pub(crate) struct RecordProcessor {
     /// Bytes to fingerprints.
     pub(crate) fingerprinter: Fingerprinter,
+    /// The same by the earlier scheme, whose log partitions come after ours.
+    pub(crate) earlier: Option<(Fingerprinter, EventTime)>,
+    /// Number of our log partitions.
+    pub(crate) logs: usize,
     /// Knows which records the outputs accept.
     pub(crate) outputs: Arc<Outputs>,
     /// Gives the time at which a page is read.
@@ -118,8 +122,13 @@ impl RecordProcessor {
         record: &Arc<ConsumedRecord>,
         scratch: &mut Scratch,
     ) -> Page<PagePayload> {
-        if let Some((action, event_time, payload)) = shielded(|| self.action(&source, record, scratch)) {
-            page(source, record, action, event_time, payload)
+        let read = shielded(|| {
+            let (action, event_time, payload) = self.action(&source, record, scratch);
+            let earlier = self.earlier(&source, record, scratch, &action);
+            Page { earlier, ..page(source.clone(), record, action, event_time, payload) }
+        });
+        if let Some(page) = read {
+            page
         } else {
             *scratch = Scratch::default();
             self.withdrawn(source, record, Reject::TextPanic)
@@ -132,13 +141,40 @@ impl RecordProcessor {
         let action = PageAction::Withdraw(self.log_of(record), reason);
         let event_time = stamp(record).unwrap_or(self.untimed);
         let payload = self.carried(record);
-        page(source, record, action, event_time, payload)
+        let earlier =
+            self.earlier.as_ref().map(|(fingerprinter, _)| Box::new(self.withdrawn_earlier(fingerprinter, record)));
+        Page { earlier, ..page(source, record, action, event_time, payload) }
     }
 
     /// Returns the log partition of a page, as far as its scope can be read.
     fn log_of(&self, record: &ConsumedRecord) -> LogPartition {
-        let log = shielded(|| self.fingerprinter.place(&raw(record, &Named(&record.headers)))).and_then(Result::ok);
-        log.map_or(LogPartition::default(), |(_, log)| LogPartition::at(log))
+        LogPartition::at(place(&self.fingerprinter, record))
+    }
+
+    fn withdrawn_earlier(&self, fingerprinter: &Fingerprinter, record: &ConsumedRecord) -> Earlier {
+        Earlier::new(LogPartition::at(self.logs + place(fingerprinter, record)), None)
+    }
+
+    /// Returns what the earlier scheme is asked about a page, if it can read the page.
+    fn earlier(
+        &self,
+        source: &Source,
+        record: &ConsumedRecord,
+        scratch: &mut Scratch,
+        action: &PageAction,
+    ) -> Option<Box<Earlier>> {
+        let (fingerprinter, time) = self.earlier.as_ref()?;
+        let earlier = match action {
+            PageAction::Settled(_) => return None,
+            PageAction::Withdraw(..) => self.withdrawn_earlier(fingerprinter, record),
+            PageAction::Ask(..) => {
+                let reading = fingerprinter.read(&raw(record, &Named(&record.headers)), scratch).ok()?;
+                let event_time = event_time(fingerprinter, (*time, self.max_future_skew), record);
+                let log = LogPartition::at(self.logs + reading.partition);
+                Earlier::new(log, Some(PageRequest::of(reading, source.clone(), event_time)))
+            }
+        };
+        Some(Box::new(earlier))
     }
 
     fn carried(&self, record: &Arc<ConsumedRecord>) -> PagePayload {
@@ -196,7 +232,8 @@ impl RecordProcessor {
             }
             Err(rejection) => {
                 payload.message = Some(rejection.message().to_owned());
-                let action = if rejection.is_for_now() {
+                // The earlier scheme may have read the page, and judged it to be an original.
+                let action = if rejection.is_for_now() || self.earlier.is_some() {
                     PageAction::Withdraw(self.log_of(record), rejection.reason())
                 } else {
                     PageAction::Settled(PageOutcome::DeadLetter(rejection.reason()))
@@ -205,6 +242,12 @@ impl RecordProcessor {
             }
         }
     }
+}
+
+/// Returns the number of a page's log partition, as far as its scope can be read.
+fn place(fingerprinter: &Fingerprinter, record: &ConsumedRecord) -> usize {
+    let place = shielded(|| fingerprinter.place(&raw(record, &Named(&record.headers)))).and_then(Result::ok);
+    place.map_or(0, |(_, log)| log)
 }
 
 /// Logs the first page without an id: more of them would only repeat it.
@@ -302,7 +345,7 @@ fn page(
     payload: PagePayload,
 ) -> Page<PagePayload> {
     let bytes = record.bytes() + size_of::<Page<PagePayload>>() + size_of::<ConsumedRecord>();
-    Page { source, bytes, event_time, paced_by: event_time.min(wall_time()), action, payload }
+    Page { source, bytes, event_time, paced_by: event_time.min(wall_time()), action, earlier: None, payload }
 }
 
 /// Reads a record as the service does, and returns its request or why it is a dead letter.
@@ -326,6 +369,8 @@ pub(crate) fn outcome(
     };
     let processor = RecordProcessor {
         fingerprinter,
+        earlier: None,
+        logs: 1,
         outputs: Arc::new(outputs),
         clock: Clock::start(),
         metrics: Metrics::new(&crate::config::settings::Metrics { partition_labels: false, labels: Vec::new() })
@@ -735,7 +780,7 @@ mod tests {
     fn page(source: Source, record: &Arc<ConsumedRecord>, action: PageAction) -> Page<PagePayload> {
         let payload = PagePayload { record: Arc::clone(record), ..PagePayload::default() };
         let event_time = Timestamp::default();
-        Page { source, bytes: 1, event_time, paced_by: event_time, action, payload }
+        Page { source, bytes: 1, event_time, paced_by: event_time, action, earlier: None, payload }
     }
 
     struct Bench {

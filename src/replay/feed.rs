@@ -389,6 +389,8 @@ pub(super) fn feed(
             .map_err(|error| Reason::Config.because(error))?;
     let memory = settings.processing.max_in_flight_bytes;
     let processor = RecordProcessor {
+        earlier: None,
+        logs: 1,
         fingerprinter,
         outputs,
         clock,
@@ -442,7 +444,7 @@ mod tests {
         fn read(&self, source: Source, record: &Arc<ConsumedRecord>, _: &mut Scratch) -> Page<PagePayload> {
             let payload = PagePayload { record: Arc::clone(record), ..PagePayload::default() };
             let (event_time, action) = (Timestamp::default(), PageAction::Settled(PageOutcome::Tombstone));
-            Page { source, bytes: record.bytes(), event_time, paced_by: event_time, action, payload }
+            Page { source, bytes: record.bytes(), event_time, paced_by: event_time, action, earlier: None, payload }
         }
 
         fn withdraw(&self, source: Source, record: &Arc<ConsumedRecord>, _: Reject) -> Page<PagePayload> {

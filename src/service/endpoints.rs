@@ -72,6 +72,7 @@ impl Service {
             match handle {
                 Handle::Worker(worker) => admin_service.worker = Some(worker.clone()),
                 Handle::Judge(log, judge) => admin_service.judges.push((*log, judge.clone())),
+                Handle::Earlier(_) => {}
             }
         }
         let clock = self.context.clock;

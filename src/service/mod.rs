@@ -2,6 +2,7 @@
 //!
 //! `parts` runs the roles and ends them in order; `endpoints` serves HTTP.
 
+mod earlier;
 mod endpoints;
 pub(crate) mod pair_inspector;
 mod parts;
@@ -15,6 +16,7 @@ use anyhow::Context;
 use dupgate_core::judge::{ColdStart, JudgeSettings};
 use dupgate_core::worker::{Pacing, WorkerSettings};
 
+use self::earlier::EarlierJudges;
 use self::endpoints::serve_http;
 use self::parts::{Handle, Parts};
 use crate::clock::{Clock, random_id};
@@ -89,9 +91,7 @@ pub fn run_watched(mut settings: Settings, brokers: Brokers, watch: impl FnOnce(
         bind(admin.listen).with_context(|| format!("cannot listen on {} (http.admin.listen)", admin.listen))
     });
     let operators = operators.transpose().map_err(|error| Reason::System.because(error))?;
-    let fingerprinter =
-        Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
-            .map_err(|error| Reason::Config.because(error))?;
+    let fingerprinter = fingerprinter_of(&settings)?;
     // Open the folder before waiting for the brokers, so that a wrong `index.path` fails at once.
     let remembered = settings.rules.windows.max() + settings.rules.lateness;
     let folder = settings.roles.judge.then(|| snapshot_store::open(&settings.index, remembered)).transpose()?;
@@ -176,7 +176,7 @@ impl Service {
                 &kept,
             )?)?),
         };
-        let context = Arc::new(ServiceContext {
+        let mut context = ServiceContext {
             pair_recorder,
             transactional_id: format!("{}.worker.{instance}", settings.input.group),
             scheme,
@@ -191,7 +191,15 @@ impl Service {
             trees,
             metrics,
             health,
-        });
+            first_log: 0,
+            dual: Arc::default(),
+            earlier: None,
+        };
+        let previous = context.settings.previous.clone();
+        if let Some((previous, (names, verdict_log_bytes))) = previous.zip(topics.earlier) {
+            context.earlier = Some(Arc::new(context.of_earlier(*previous, names, verdict_log_bytes)?));
+        }
+        let context = Arc::new(context);
 
         Ok(Self { context, instance, fingerprinter, kept, parts: Parts::new() })
     }
@@ -203,6 +211,7 @@ impl Service {
             for log in served(&self.context.settings.judge.served_partitions, logs) {
                 self.spawn_judge(log, folder, cold_start)?;
             }
+            self.spawn_earlier_judges(folder)?;
         }
         if self.context.settings.roles.worker {
             self.spawn_worker(logs)?;
@@ -221,11 +230,19 @@ impl Service {
         self.parts.start(format!("judge-{log}"), Handle::Judge(log, driver.new_handle()), move || driver.run())
     }
 
+    /// Starts what runs the judges of the earlier scheme in the dual period.
+    fn spawn_earlier_judges(&mut self, folder: &Arc<Folder>) -> Result<(), Fatal> {
+        let Some(earlier) = &self.context.earlier else { return Ok(()) };
+        let (judges, stop) = EarlierJudges::new(earlier, folder);
+        self.parts.start("earlier".to_owned(), Handle::Earlier(stop), move || judges.run())
+    }
+
     fn spawn_worker(&mut self, logs: usize) -> Result<(), Fatal> {
         let context = Arc::clone(&self.context);
         let settings = &context.settings;
         let worker = WorkerSettings {
             logs,
+            earlier_logs: context.all_logs() - logs,
             first_request: random_id(),
             remembered_verdicts: REMEMBERED_VERDICTS,
             scanned_positions: SCANNED_POSITIONS,
@@ -250,8 +267,13 @@ impl Service {
         context.metrics.workers(context.text_threads() as u64);
         context.metrics.transaction_limit(TRANSACTION_PAGES as u64);
         let fingerprinter = self.fingerprinter.clone();
+        let earlier = settings.previous.as_ref().map(|previous| {
+            fingerprinter_of(previous).map(|fingerprinter| (fingerprinter, previous.record.event_time))
+        });
         let processor = RecordProcessor {
             fingerprinter,
+            earlier: earlier.transpose()?,
+            logs,
             outputs: Arc::clone(&context.outputs),
             clock: context.clock,
             metrics: context.metrics.clone(),
@@ -262,6 +284,11 @@ impl Service {
         let driver = WorkerDriver::new(Arc::clone(&context), processor, worker)?;
         self.parts.start("worker".to_owned(), Handle::Worker(driver.new_handle()), move || driver.run())
     }
+}
+
+fn fingerprinter_of(settings: &Settings) -> Result<Fingerprinter, Fatal> {
+    Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
+        .map_err(|error| Reason::Config.because(error))
 }
 
 /// Names the stages that decide verdicts, strongest first: `exact+simhash`.

@@ -22,6 +22,8 @@ type Ended = (String, Result<(), Fatal>);
 pub(super) enum Handle {
     Worker(WorkerHandle),
     Judge(LogPartition, JudgeHandle),
+    /// The judges of the earlier scheme.
+    Earlier(Sender<()>),
 }
 
 impl Handle {
@@ -29,6 +31,8 @@ impl Handle {
         match self {
             Self::Worker(handle) => handle.stop(),
             Self::Judge(_, handle) => handle.stop(),
+            // A part that has ended has stopped already.
+            Self::Earlier(stop) => drop(stop.send(())),
         }
     }
 }

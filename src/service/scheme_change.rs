@@ -30,6 +30,8 @@ pub struct SchemeChange {
     /// Schemes whose verdict log or snapshots exist.
     former: BTreeSet<String>,
     window: Duration,
+    /// Whether a log of one of them decides in the dual period.
+    is_bridged: bool,
 }
 
 impl SchemeChange {
@@ -54,14 +56,16 @@ impl SchemeChange {
             }
         }
         former.remove(&scheme);
-        Ok(Self { scheme, is_new, former, window: settings.rules.windows.max() })
+        let previous = settings.previous.as_ref().map(|previous| previous.scheme().to_string());
+        let is_bridged = previous.is_some_and(|previous| former.contains(&previous));
+        Ok(Self { is_bridged, scheme, is_new, former, window: settings.rules.windows.max() })
     }
 
     /// Returns how much of the window a start at this time would not see and until when; `None` if the scheme has
     /// judged already, or no other one has.
     #[must_use]
     pub fn blindness(&self, now: Timestamp) -> Option<String> {
-        if !self.is_new || self.former.is_empty() {
+        if !self.is_new || self.former.is_empty() || self.is_bridged {
             return None;
         }
         let former = self.former.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -96,7 +100,8 @@ impl SchemeChange {
 
 /// What to do about a change of the scheme.
 pub const WAYS_OUT: &str = "to keep the window: go back to the release and configuration before, whose logs still exist, or, \
-    if the configuration changed the scheme, fill the new index with `dupgate index warm`; to go on without it: start once \
+    if the configuration changed the scheme, name the settings before in `previous`, or fill the new index with \
+    `dupgate index warm`; to go on without it: start once \
     with index.cold_start: proceed";
 
 /// Returns what judges of this service do that find no log. Logs how much of the window is lost if they begin a new one
@@ -136,6 +141,7 @@ mod tests {
             is_new,
             former: former.iter().map(|&scheme| scheme.to_owned()).collect(),
             window: Duration::from_hours(72),
+            is_bridged: false,
         }
     }
 

@@ -503,6 +503,7 @@ fn snapshot(originals: Vec<Original>) -> Snapshot {
                 number_guard: None,
                 simhash_similarity: None,
                 same_site: None,
+                dual: None,
             },
             stream_time: Timestamp::from_millis(5),
             leap: None,

@@ -25,6 +25,7 @@ use crate::clock::Clock;
 use crate::context::ServiceContext;
 use crate::error::{Fatal, Reason};
 use crate::fatal::{ended, failure};
+use crate::kafka::admin::LogNames;
 use crate::kafka::budget::ByteBudget;
 use crate::kafka::fingerprint_log::{Appended, RequestLog};
 use crate::kafka::group_consumer::{Command, ConsumerEvent, UnassignedPartitions};
@@ -112,6 +113,8 @@ pub struct WorkerDriver {
     readers: Vec<Reader>,
     scan_readers: Vec<Option<Reader>>,
     requests: RequestLog,
+    /// To the earlier scheme.
+    earlier_requests: Option<RequestLog>,
     requests_since: Option<Duration>,
     producer: TransactionalProducer,
     background_tasks: BackgroundTasks,
@@ -164,7 +167,7 @@ impl WorkerDriver {
         let budget = ByteBudget::new(context.settings.processing.max_in_flight_bytes / 4 + (1 << 20));
         let log_budget = ByteBudget::new(64 << 20);
         let group = &context.settings.input.group;
-        let logs = settings.logs;
+        let logs = context.all_logs();
         let outputs = Arc::clone(&processor.outputs);
 
         let mut readers = Vec::new();
@@ -177,14 +180,19 @@ impl WorkerDriver {
             )?;
             readers.push(Reader { follower, serial: 0, next: None });
         }
-        let requests = RequestLog::open(
-            &context.connection.request_producer(),
-            context.names.fingerprints.to_string(),
-            logs,
-            Arc::clone(&context.in_flight),
-            sink(&sender, Message::Appended),
-        )
-        .map_err(failure)?;
+        let request_log = |names: &LogNames, logs| {
+            RequestLog::open(
+                &context.connection.request_producer(),
+                names.fingerprints.to_string(),
+                logs,
+                Arc::clone(&context.in_flight),
+                sink(&sender, Message::Appended),
+            )
+            .map_err(failure)
+        };
+        let requests = request_log(&context.names, settings.logs)?;
+        let earlier = context.earlier.as_ref().map(|earlier| request_log(&earlier.names, settings.earlier_logs));
+        let earlier_requests = earlier.transpose()?;
         let answered = sender.clone();
         let producer = TransactionalProducer::start(
             context.worker_producer(),
@@ -214,6 +222,7 @@ impl WorkerDriver {
             readers,
             scan_readers: (0..logs).map(|_| None).collect(),
             requests,
+            earlier_requests,
             requests_since: None,
             producer,
             background_tasks: BackgroundTasks::start("worker-tasks".to_owned()).map_err(failure)?,
@@ -332,7 +341,7 @@ impl WorkerDriver {
             return Ok(());
         }
         self.last_check = now;
-        self.requests.replace_if_lost();
+        self.request_logs().for_each(RequestLog::replace_if_lost);
         if self.pool.give_up_overdue(now, TEXT_LIMIT).map_err(failure)? {
             let why = anyhow::anyhow!("too many pages exceeded {TEXT_LIMIT:?} of text work: restart the process");
             return Err(Reason::Failure.because(why));
@@ -357,8 +366,8 @@ impl WorkerDriver {
     }
 
     fn close(&mut self) {
-        self.requests.send();
-        self.requests.flush(Duration::from_secs(2));
+        self.request_logs().for_each(RequestLog::send);
+        self.request_logs().for_each(|requests| requests.flush(Duration::from_secs(2)));
         // Closing can block: limit the wait.
         let timeout = self.clock.now() + Duration::from_secs(5);
         wait_until_left(self.member.consumer(), &self.messages, self.clock, timeout);

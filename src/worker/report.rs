@@ -101,7 +101,7 @@ impl WorkerReport {
             newest: BTreeMap::new(),
             requested_at: HashMap::new(),
             last_call: context.settings.output.delivery.last_call(),
-            pending: (0..context.settings.log_partitions().get()).map(|_| Pending::default()).collect(),
+            pending: (0..context.all_logs()).map(|_| Pending::default()).collect(),
             verdicts: {
                 let check = context.health.check(VERDICTS_CHECK, "starting");
                 check.pass();

@@ -10,7 +10,7 @@ use super::{LINGER, Message, QUERY_TIMEOUT, WorkerDriver};
 use crate::context::SCAN;
 use crate::error::Fatal;
 use crate::fatal::{append_denied, failure};
-use crate::kafka::fingerprint_log::{Appended, NotAppended};
+use crate::kafka::fingerprint_log::{Appended, NotAppended, RequestLog};
 use crate::kafka::offsets::Offsets;
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
 use crate::protocol::{LogPartition, Request, VerdictOffset};
@@ -28,13 +28,21 @@ impl WorkerDriver {
     pub(super) fn append(&mut self, log: LogPartition, request: Request) {
         self.report.requested(log, request.id);
         self.requests_since.get_or_insert_with(|| self.clock.now());
-        self.requests.append(log, request);
+        match (log.index().checked_sub(self.context.settings.log_partitions().get()), &mut self.earlier_requests) {
+            (Some(number), Some(requests)) => requests.append(LogPartition::at(number), request),
+            _ => self.requests.append(log, request),
+        }
+    }
+
+    /// Returns the logs that requests are sent to.
+    pub(super) fn request_logs(&mut self) -> impl Iterator<Item = &mut RequestLog> {
+        std::iter::once(&mut self.requests).chain(&mut self.earlier_requests)
     }
 
     pub(super) fn send_requests(&mut self) {
         let now = self.clock.now();
         if self.requests_since.is_some_and(|since| now.saturating_sub(since) >= LINGER) {
-            self.requests.send();
+            self.request_logs().for_each(RequestLog::send);
             self.requests_since = None;
         }
     }

@@ -242,6 +242,7 @@ fn checkpoint(next_request: i64) -> VerdictRecord {
         number_guard: None,
         simhash_similarity: None,
         same_site: None,
+        dual: None,
     };
     VerdictRecord::Checkpoint(Box::new(Checkpoint {
         log: LogIdentity(7),

@@ -190,6 +190,13 @@ fn diff_shows_the_cost_of_a_change() {
     );
     assert!(scheme.contains("stop every old instance cleanly before the first new one starts"), "{scheme}");
     assert!(!scheme.contains("other rules"), "{scheme}");
+    assert!(scheme.contains(r#"previous: {"text":{"html":"main_text"}}"#), "{scheme}");
+    let sets = ["-s", "text.html=all_text", "-s", "previous.text.html=main_text"];
+    let bridged = run(&files, &[], &[&["config", "diff", "a.yaml"][..], &sets].concat()).out;
+    assert!(bridged.contains("bridged by previous") && bridged.contains("no duplicate is missed"), "{bridged}");
+    for way in ["index warm", "stop every old instance"] {
+        assert!(!bridged.contains(way), "{bridged}");
+    }
     let first = "dupgate index warm -c a.yaml --running a.yaml -s text.html=all_text --execute";
     assert!(
         scheme.contains(&format!("\n1. {first}\n2. when it reports that it has caught up: stop every old")),

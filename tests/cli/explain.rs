@@ -59,6 +59,7 @@ fn remember(folder: &Path, texts: &[&str]) {
             is_variant: false,
             fingerprints: reading.fingerprints,
             digest: reading.digest,
+            earlier: None,
         };
         let entry = Request { id: RequestId(1), body: RequestBody::Page(page) };
         let verdict = decide(&state, &entry, Timestamp::from_millis(1_000_000)).unwrap();

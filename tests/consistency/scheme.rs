@@ -170,6 +170,8 @@ fn add_carried(hash: &mut Xxh3Default, read: Result<FingerprintedPage, Rejection
         is_variant,
         fingerprints: Fingerprints { exact, simhash, sketch, numbers },
         digest,
+        // Of the judge.
+        earlier: _,
     } = PageRequest::of(read, PartitionId::new("pages", 0).at(0), Timestamp::default());
     let number = |value: Option<u128>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:x}"));
     let simhash_bits = simhash.map(|simhash| simhash.width().bits());

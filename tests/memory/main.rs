@@ -103,6 +103,7 @@ fn checkpoint(case: Case) -> Checkpoint {
             number_guard: None,
             simhash_similarity: None,
             same_site: None,
+            dual: None,
         },
         stream_time: Timestamp::MIN,
         leap: None,

@@ -26,6 +26,7 @@ mod backlog;
 mod bad_input;
 mod slow_judge;
 mod crash_recovery;
+mod dual_period;
 mod chaos;
 mod soak;
 mod take_over;

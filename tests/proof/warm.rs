@@ -252,7 +252,7 @@ fn change(broker: &Broker, is_warmed: bool) -> Found {
 }
 
 /// The pages judged under each scheme, from the first to the last.
-fn schemes(cluster: &Cluster<'_>) -> BTreeMap<String, Range<u64>> {
+pub(crate) fn schemes(cluster: &Cluster<'_>) -> BTreeMap<String, Range<u64>> {
     let mut schemes: BTreeMap<String, Range<u64>> = BTreeMap::new();
     for record in TopicReader::open(cluster.broker(), &[cluster.unique(), cluster.duplicate()]).read_to_end() {
         let number = number(record.key.as_deref());
@@ -263,7 +263,7 @@ fn schemes(cluster: &Cluster<'_>) -> BTreeMap<String, Range<u64>> {
     schemes
 }
 
-fn number(key: Option<&[u8]>) -> u64 {
+pub(crate) fn number(key: Option<&[u8]>) -> u64 {
     let key = std::str::from_utf8(key.unwrap()).unwrap();
     key.rsplit('/').next().unwrap().parse().unwrap()
 }

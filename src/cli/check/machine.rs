@@ -70,7 +70,10 @@ pub(super) fn memory(settings: &Settings) -> Vec<Row> {
     let Some(limit) = limit else {
         return vec![Row::warn("memory", "the memory of this machine is unknown".to_owned(), None)];
     };
-    let index = if settings.roles.judge { settings.index.max_memory } else { 0 };
+    // In the dual period, a judge holds the index of the earlier scheme, too.
+    let indexes =
+        std::iter::once(settings).chain(settings.previous.as_deref()).map(|settings| settings.index.max_memory);
+    let index = if settings.roles.judge { indexes.fold(0, u64::saturating_add) } else { 0 };
     let in_flight = if settings.roles.worker { settings.processing.max_in_flight_bytes } else { 0 };
     let times = if settings.record.format == Format::Text { TEXT_TIMES } else { HTML_TIMES };
     let pages = u64::try_from(in_flight).unwrap_or(u64::MAX).saturating_mul(times);

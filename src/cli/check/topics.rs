@@ -32,12 +32,19 @@ pub(super) fn other_schemes(names: &BTreeSet<String>, settings: &Settings) -> Ve
             logs.entry(scheme).or_default().push(name);
         }
     }
+    let previous = settings.previous.as_ref().map(|previous| previous.scheme().to_string());
     let row = |(scheme, names): (&str, Vec<&str>)| {
         let kept = names.join(" and ");
+        if previous.as_deref() == Some(scheme) {
+            return Row::ok(
+                "schemes",
+                format!("{kept}: of scheme {scheme}, which decides in the dual period (previous)"),
+            );
+        }
         // The command takes regular expressions.
         let pattern = names.iter().map(|name| name.replace('.', "\\.")).collect::<Vec<_>>().join("|");
         let text = format!(
-            "{kept}: of scheme {scheme}, while {current} is in use; never deleted, and useful only for a change back or index warm"
+            "{kept}: of scheme {scheme}, while {current} is in use; never deleted, and useful only for a change back, for previous or index warm"
         );
         let remove = format!("kafka-topics.sh --bootstrap-server BROKER --delete --topic '{pattern}'");
         Row::warn("schemes", text, Some(remove))

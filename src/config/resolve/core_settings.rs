@@ -383,6 +383,7 @@ pub(super) fn rules(raw: &Raw, form: Option<SketchForm>, found: &mut Findings) -
             .filter(|_| matching.number_guard),
         simhash_similarity,
         same_site: share_of("match.same_site", matching.same_site, found).map(|containment| SameSite { containment }),
+        dual: None,
     }
 }
 

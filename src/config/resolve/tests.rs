@@ -760,3 +760,31 @@ fn spans_of_sampled_records_go_to_the_configured_collector() {
         refused(&[&format!("tracing.sample_ratio={ratio}")], "tracing.sample_ratio", "is not above 0 and at most 1");
     }
 }
+
+#[test]
+fn the_settings_before_a_change_of_the_scheme_are_those_with_the_values_of_previous() {
+    let now = settings(&["match.simhash.bits=128", "previous.match.simhash.bits=64", "window.size=24h"]);
+    let before = now.previous.as_ref().expect("there are settings before");
+    assert_eq!(before.scheme(), settings(&[]).scheme());
+    assert_ne!(before.scheme(), now.scheme());
+    assert_eq!((before.rules.windows, &before.kafka.brokers), (now.rules.windows, &now.kafka.brokers));
+    assert!(before.previous.is_none() && settings(&[]).previous.is_none());
+    // A secret stays as it is.
+    let seeded = ["match.seed=not the default seed", "match.simhash.bits=128"];
+    let with = settings(&[&seeded[..], &["previous.match.simhash.bits=64"]].concat());
+    assert_eq!(with.previous.unwrap().scheme(), settings(&seeded[..1]).scheme());
+}
+
+#[test]
+fn previous_holds_what_decides_fingerprints_and_nothing_else() {
+    let changed = "match.simhash.bits=128";
+    refused(
+        &[changed, "previous.match.simhash.max_distance=2"],
+        "previous.match.simhash.max_distance",
+        "no fingerprints",
+    );
+    refused(&[changed, "previous.match.seed=another seed of words"], "previous.match.seed", "index warm");
+    refused(&[changed, "previous.match.simhash.bits=128"], "previous", "the same scheme");
+    refused(&[changed, "previous.match.simhash.bits=65"], "previous.match.simhash.bits", "65");
+    refused(&[changed, "previous.match.simhash.bit=64"], "previous", "bit");
+}

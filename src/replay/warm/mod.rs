@@ -157,6 +157,8 @@ pub fn run(
     let _lock = lock(&new, &draft.scheme)?;
     let metrics = Metrics::new(&new.metrics).map_err(failure)?;
     let health = Health::new(new.kafka.max_poll_interval);
+    // The index is filled from the input, not from what an earlier scheme decides.
+    new.previous = None;
     schema_registry::connect_waiting(&mut new, &metrics, Some(&health), clock)?;
     let fingerprinter = Fingerprinter::new(&new.record, &new.text, &new.fingerprint, new.log_partitions())
         .map_err(|error| Reason::Config.because(error))?;
@@ -182,8 +184,13 @@ pub fn run(
         trees: Arc::clone(&trees),
         metrics: metrics.clone(),
         health,
+        first_log: 0,
+        dual: Arc::default(),
+        earlier: None,
     });
     let processor = RecordProcessor {
+        earlier: None,
+        logs: 1,
         fingerprinter,
         outputs: Arc::clone(&context.outputs),
         clock,

@@ -26,6 +26,7 @@ fn settings(event_time: EventTime, max_entries: u64) -> DeduplicatorSettings {
         number_guard: Some(PerMille(500)),
         simhash_similarity: None,
         same_site: None,
+        dual: None,
     };
     DeduplicatorSettings { rules, event_time, partitions: NonZeroUsize::MIN, clock: Timestamp::from_millis(1_000_000) }
 }

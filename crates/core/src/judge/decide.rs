@@ -120,19 +120,30 @@ fn judge_page(
             cluster,
         }
     };
-    let decision = match best {
-        None => Decision::Unique { original: remembered.then(|| original(None)) },
-        Some((candidate, held)) => {
+    // After the dual period, pages that were on their way remain originals: others may be duplicates of them.
+    let is_taken_over = |earlier: &&Decision| rules.dual.is_some() || !matches!(earlier, Decision::Duplicate { .. });
+    let decided = match (page.earlier.as_deref().filter(is_taken_over), best) {
+        (Some(earlier), _) => earlier.clone(),
+        (None, None) => Decision::Unique { original: None },
+        (None, Some((candidate, held))) => {
             let of = matched(candidate, &held, event_time);
             if is_update(rules, candidate) || is_return(rules, index, &probe, candidate) {
-                let replaces = event_time >= held.event_time;
-                Decision::Update { of, original: replaces.then(|| original(Some(held.cluster.clone()))) }
+                Decision::Update { of, original: None }
             } else if candidate.other_numbers {
-                Decision::Template { of, original: remembered.then(|| original(None)) }
+                Decision::Template { of, original: None }
             } else {
                 Decision::Duplicate { of }
             }
         }
+    };
+    let decision = match decided {
+        Decision::Unique { .. } => Decision::Unique { original: remembered.then(|| original(None)) },
+        Decision::Update { of, .. } => {
+            let replaces = of.age_ms >= 0;
+            Decision::Update { original: replaces.then(|| original(Some(of.cluster.clone()))), of }
+        }
+        Decision::Template { of, .. } => Decision::Template { of, original: remembered.then(|| original(None)) },
+        Decision::Duplicate { of } => Decision::Duplicate { of },
     };
     PageVerdict { source: page.source.clone(), event_time, digest: page.digest, decision }
 }

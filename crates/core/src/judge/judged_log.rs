@@ -10,7 +10,8 @@ use super::log_retention::TrimPoint;
 use super::{Diverged, InputOffsets, LogRetention, Restored, SharedSnapshot, State};
 use crate::index::Task;
 use crate::protocol::{
-    LogIdentity, RequestOffset, Rules, RulesNumber, RulesRecord, Verdict, VerdictBatch, VerdictOffset, VerdictRecord,
+    DualPeriod, LogIdentity, RequestOffset, Rules, RulesNumber, RulesRecord, Verdict, VerdictBatch, VerdictOffset,
+    VerdictRecord,
 };
 use crate::record::{PartitionId, Timestamp};
 
@@ -141,11 +142,33 @@ impl JudgedLog {
         self.state = State::begin(log, rules, RequestOffset(0));
     }
 
-    /// Puts rules in force. Returns their record, unless they are in force already.
+    /// Puts rules in force, in the dual period as far as that has come; it does not begin in a log that exists. Returns
+    /// their record, unless they are in force already.
     pub(super) fn change_rules(&mut self, rules: &Rules) -> Option<VerdictRecord> {
-        let log = self.state.log().filter(|_| self.state.rules() != Some(rules))?;
+        let dual = rules.dual.and_then(|_| self.state.rules()?.dual);
+        self.put_in_force(Rules { dual, ..rules.clone() })
+    }
+
+    /// Moves the dual period on, before a checkpoint: its end is known once the stream time is that of many pages, and
+    /// after its end this log decides. A fleet has a quarter of the window for the change: until then, some pages may be
+    /// judged in the log of the earlier scheme alone. Returns the record of the new rules, if there are any.
+    pub(super) fn move_dual_period_on(&mut self) -> Option<VerdictRecord> {
+        let rules = self.state.rules()?;
+        let time = self.state.stream_time();
+        let dual = match rules.dual? {
+            DualPeriod::Begun if self.latest_checkpoint.is_some() && time > Timestamp::MIN => {
+                Some(DualPeriod::Until(time.plus(rules.windows.max() / 4)))
+            }
+            DualPeriod::Until(end) if self.state.watermarks().times.min() >= end => None,
+            unchanged @ (DualPeriod::Begun | DualPeriod::Until(_)) => Some(unchanged),
+        };
+        self.put_in_force(Rules { dual, ..rules.clone() })
+    }
+
+    fn put_in_force(&mut self, rules: Rules) -> Option<VerdictRecord> {
+        let log = self.state.log().filter(|_| self.state.rules() != Some(&rules))?;
         let number = RulesNumber(self.state.rules_number().0.saturating_add(1));
-        let record = RulesRecord { log, number, rules: rules.clone() };
+        let record = RulesRecord { log, number, rules };
         self.state.follow_rules(&record);
         Some(VerdictRecord::Rules(record))
     }
@@ -216,5 +239,64 @@ impl JudgedLog {
     /// Notes that the log is trimmed to this point.
     pub(super) fn trimmed(&mut self, trim: TrimPoint) {
         self.retention.trimmed_to(trim.verdicts);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fingerprint::PageDigest;
+    use crate::judge::tests::rules;
+    use crate::protocol::{Answer, Decision, PageVerdict, PerStage, RequestId};
+
+    const HOUR: Duration = Duration::from_hours(1);
+
+    fn dual_rules() -> Rules {
+        let windows = PerStage::all(8 * HOUR);
+        Rules { windows, lateness: HOUR, dual: Some(DualPeriod::Begun), ..rules(100) }
+    }
+
+    /// A page at this hour, and then a checkpoint. Returns what the rules say of the dual period then.
+    fn at(log: &mut JudgedLog, hour: i64) -> Option<DualPeriod> {
+        let source = PartitionId::new("pages", 0).at(hour);
+        let event_time = Timestamp::from_millis(hour * 3_600_000);
+        let decision = Decision::Unique { original: None };
+        let page = PageVerdict { source, event_time, digest: PageDigest(0), decision };
+        log.judged(&Verdict { request: RequestId(0), answer: Answer::Page(page) }).unwrap();
+        let number = log.state().rules_number();
+        let changed = log.move_dual_period_on();
+        assert_eq!(changed.is_some(), log.state().rules_number() != number, "a change is written down");
+        log.committed(None, Some(VerdictOffset(hour)));
+        log.state().rules().unwrap().dual
+    }
+
+    #[test]
+    fn the_dual_period_lasts_for_a_window_and_a_quarter_after_the_second_checkpoint() {
+        let mut log = JudgedLog::default();
+        log.begin(LogIdentity(1), dual_rules());
+        assert_eq!(at(&mut log, 0), Some(DualPeriod::Begun), "the log has just begun");
+        let end = Timestamp::from_millis(3 * 3_600_000);
+        for hour in 1..12 {
+            assert_eq!(at(&mut log, hour), Some(DualPeriod::Until(end)), "{hour}");
+        }
+        // Eight hours of the window, two of its quarter, one of lateness, from the first hour on.
+        assert_eq!(at(&mut log, 12), None);
+        assert_eq!(at(&mut log, 13), None);
+    }
+
+    #[test]
+    fn the_dual_period_goes_on_under_other_rules_and_begins_in_no_log_that_exists() {
+        let mut log = JudgedLog::default();
+        log.begin(LogIdentity(1), dual_rules());
+        assert!(log.change_rules(&dual_rules()).is_none());
+        at(&mut log, 0);
+        let until = at(&mut log, 1);
+        let other = Rules { max_distance: 1, ..dual_rules() };
+        assert!(log.change_rules(&other).is_some());
+        assert_eq!(log.state().rules().unwrap().dual, until);
+        // Without the earlier scheme in the configuration it is over.
+        assert!(log.change_rules(&Rules { dual: None, ..dual_rules() }).is_some());
+        assert!(log.change_rules(&Rules { dual: None, ..dual_rules() }).is_none());
+        assert!(log.change_rules(&dual_rules()).is_none(), "it does not begin again");
     }
 }

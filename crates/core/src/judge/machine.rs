@@ -387,13 +387,14 @@ impl Judge {
             if let Some(record) = self.log.change_rules(&self.settings.rules) {
                 self.pending.push_rules(record);
             }
-        } else if self.settings.cold_start == ColdStart::StopOnNewScheme {
+        } else if self.settings.cold_start == ColdStart::StopOnNewScheme && self.settings.rules.dual.is_none() {
             self.effects.push_back(Effect::Fail(Failure::NewScheme));
             return;
         } else {
             // There is no log to follow, so a new one begins, with a checkpoint as every log does. Requests without a
             // recorded verdict are judged now.
-            self.cold_starts.new_log += u64::from(!self.log.has_skipped());
+            let is_cold = !self.log.has_skipped() && self.settings.rules.dual.is_none();
+            self.cold_starts.new_log += u64::from(is_cold);
             self.log.begin(self.settings.new_log, self.settings.rules.clone());
             // A log that begins in its place is another one.
             self.settings.new_log = LogIdentity(self.settings.new_log.0.wrapping_add(1));

@@ -146,6 +146,10 @@ impl Judge {
         if self.role != Role::Active || self.pending.has_checkpoint() {
             return;
         }
+        self.pending.close_batch(&self.log);
+        if let Some(rules) = self.log.move_dual_period_on() {
+            self.pending.push_rules(rules);
+        }
         let (commits, keep) = (self.commits(input), self.keep());
         self.pending.push_checkpoint(&mut self.log, |log| log.checkpoint(input, commits, keep));
     }

@@ -41,6 +41,7 @@ pub(super) fn rules(max_entries: u64) -> Rules {
         number_guard: Some(PerMille(501)),
         simhash_similarity: None,
         same_site: None,
+        dual: None,
     }
 }
 
@@ -77,6 +78,7 @@ fn page(width: Width) -> impl Strategy<Value = RequestBody> {
                 numbers: Numbers::from_hashes(numbers(value)).unwrap(),
             },
             digest: PageDigest(value),
+            earlier: None,
         })
     })
 }

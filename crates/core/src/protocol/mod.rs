@@ -9,6 +9,7 @@
 
 pub mod codec;
 mod request;
+mod decision;
 mod judged;
 mod offset;
 mod rules;
@@ -18,11 +19,11 @@ pub use codec::{
     BARRIER, CodecError, DEFAULT_PART_BYTES, VerdictReader, decode_checkpoint, decode_requests, encode_checkpoint,
     encode_requests, encode_verdict, is_ours, max_verdict_bytes,
 };
+pub use decision::{Decision, Match, MatchedBy, NewOriginal, Placement, VerdictKind};
 pub use judged::{Delivered, Judged};
 pub use offset::{LogIdentity, LogPartition, RequestOffset, VerdictOffset};
 pub use request::{ForgetTarget, PageRequest, Request, RequestBody, RequestId};
-pub use rules::{ExpiryWatermarks, MinHashRules, PerStage, Rules, RulesNumber, SameId, Stage};
+pub use rules::{DualPeriod, ExpiryWatermarks, MinHashRules, PerStage, Rules, RulesNumber, SameId, Stage};
 pub use verdict::{
-    Answer, Checkpoint, Decision, Leap, Match, MatchedBy, NewOriginal, PageVerdict, PartitionCheckpoint, Placement,
-    RulesRecord, Verdict, VerdictBatch, VerdictKind, VerdictRecord,
+    Answer, Checkpoint, Leap, PageVerdict, PartitionCheckpoint, RulesRecord, Verdict, VerdictBatch, VerdictRecord,
 };

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::Decision;
 use crate::fingerprint::{
     AddressHash, FingerprintedPage, Fingerprints, IdHash, PageDigest, ScopeHash, SiteHash, TitleHash,
 };
@@ -101,6 +102,9 @@ pub struct PageRequest {
     pub fingerprints: Fingerprints,
     /// Digest of the record's bytes.
     pub digest: PageDigest,
+    /// What the log of the earlier scheme decided about the page, without the new original. Present only in the dual
+    /// period.
+    pub earlier: Option<Box<Decision>>,
 }
 
 impl PageRequest {
@@ -118,6 +122,7 @@ impl PageRequest {
             is_variant: reading.canonical.is_some(),
             fingerprints: reading.fingerprints,
             digest: reading.digest,
+            earlier: None,
         }
     }
 }

@@ -115,6 +115,18 @@ pub struct Rules {
     pub simhash_similarity: Option<PerMille>,
     /// What pages of one site need in order to match. If absent, they match like any others.
     pub same_site: Option<SameSite>,
+    /// The dual period, while it lasts: verdicts of an earlier scheme that requests carry are taken over.
+    pub dual: Option<DualPeriod>,
+}
+
+/// The first window of a log that follows on another scheme. The log of the earlier scheme decides, and this one
+/// remembers what was decided, until it knows as much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DualPeriod {
+    /// The log has just begun, so the stream time may be that of a few odd pages.
+    Begun,
+    /// It lasts until everything before this event time has expired.
+    Until(Timestamp),
 }
 
 impl Default for Rules {
@@ -132,6 +144,7 @@ impl Default for Rules {
             minhash: MinHashSettings::default().form.and_then(MinHashRules::usual),
             simhash_similarity: Some(PerMille(200)),
             same_site: Some(SameSite { containment: PerMille(950) }),
+            dual: None,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::fingerprint::PerMille;
 use crate::protocol::{
-    LogPartition, PageRequest, Request, RequestId, RequestOffset, Verdict, VerdictOffset, VerdictRecord,
+    LogPartition, PageRequest, Request, RequestBody, RequestId, RequestOffset, Verdict, VerdictOffset, VerdictRecord,
 };
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 use crate::transaction::{Call, CallError, Delivery};
@@ -26,6 +26,8 @@ pub struct Page<P> {
     pub paced_by: Timestamp,
     /// What is to be done with it.
     pub action: PageAction,
+    /// What the judge of an earlier scheme is asked first, in the dual period of the log that `action` names.
+    pub earlier: Option<Box<Earlier>>,
     /// The record.
     pub payload: P,
 }
@@ -39,6 +41,86 @@ pub enum PageAction {
     Settled(PageOutcome),
     /// It cannot be delivered as judged: withdraw it, then dead-letter it.
     Withdraw(LogPartition, Reject),
+}
+
+/// A question about a page to the judge of an earlier scheme, which decides in the dual period.
+#[derive(Clone, Debug)]
+pub struct Earlier {
+    /// The log of the earlier scheme.
+    log: LogPartition,
+    /// The page by that scheme; absent if it is to be withdrawn.
+    request: Option<PageRequest>,
+    is_answered: bool,
+}
+
+impl Earlier {
+    /// Asks the judge of this log about the page, or to withdraw it.
+    #[must_use]
+    pub const fn new(log: LogPartition, request: Option<PageRequest>) -> Self {
+        Self { log, request, is_answered: false }
+    }
+}
+
+impl<P> Page<P> {
+    /// Returns the log of the scheme that has the last word on it, unless its end is known without.
+    #[must_use]
+    pub(super) const fn log(&self) -> Option<LogPartition> {
+        match self.action {
+            PageAction::Ask(log, _) | PageAction::Withdraw(log, _) => Some(log),
+            PageAction::Settled(_) => None,
+        }
+    }
+
+    /// Returns the log of the earlier scheme, if that is concerned.
+    #[must_use]
+    pub(super) fn earlier_log(&self) -> Option<LogPartition> {
+        self.earlier.as_ref().map(|earlier| earlier.log)
+    }
+
+    /// Returns the log of the earlier scheme, if that has not answered.
+    #[must_use]
+    pub(super) fn unanswered_earlier_log(&self) -> Option<LogPartition> {
+        self.earlier.as_ref().filter(|earlier| !earlier.is_answered).map(|earlier| earlier.log)
+    }
+
+    /// Returns what a log is asked about it; nothing if the log is not concerned.
+    pub(super) fn question(&self, log: LogPartition) -> Option<RequestBody> {
+        let earlier = self.earlier.as_ref().filter(|earlier| earlier.log == log);
+        match (&self.action, earlier) {
+            (PageAction::Ask(_, _), Some(earlier)) => earlier.request.clone().map(RequestBody::Page),
+            (PageAction::Ask(_, request), None) => Some(RequestBody::Page(request.clone())),
+            (PageAction::Withdraw(_, reason), _) => {
+                Some(RequestBody::Withdraw { source: self.source.clone(), reason: *reason })
+            }
+            (PageAction::Settled(_), _) => None,
+        }
+    }
+
+    /// Takes the end that the earlier scheme gives the page; `None`, if the log does not say it any more.
+    pub(super) fn take_earlier(&mut self, end: Option<&PageOutcome>) {
+        if let Some(earlier) = &mut self.earlier {
+            earlier.is_answered = true;
+        }
+        let PageAction::Ask(log, request) = &mut self.action else { return };
+        match end {
+            Some(PageOutcome::Judged(verdict)) => {
+                let page = verdict.answer.page();
+                request.earlier = page.map(|page| Box::new(page.decision.without_original()));
+            }
+            Some(PageOutcome::DeadLetter(reason)) => self.action = PageAction::Withdraw(*log, *reason),
+            Some(PageOutcome::Tombstone) | None => {}
+        }
+    }
+
+    /// Asks the earlier scheme anew.
+    pub(super) fn ask_earlier_again(&mut self) {
+        if let Some(earlier) = &mut self.earlier {
+            earlier.is_answered = false;
+        }
+        if let PageAction::Ask(_, request) = &mut self.action {
+            request.earlier = None;
+        }
+    }
 }
 
 /// The outcome of a page (law L1).
@@ -271,6 +353,8 @@ impl Backlog {
 pub struct WorkerSettings {
     /// Partitions of the two logs.
     pub logs: usize,
+    /// Partitions of the two logs of an earlier scheme, which come after those: asked first in the dual period.
+    pub earlier_logs: usize,
     /// First request id; the following ones count up from it. Drawn by the edge, so that no two workers, and no two
     /// runs of one, share an id.
     pub first_request: u64,
@@ -299,14 +383,29 @@ pub struct WorkerSettings {
 }
 
 impl WorkerSettings {
+    /// Returns the number of partitions of all logs.
+    pub(super) const fn all_logs(&self) -> usize {
+        self.logs.saturating_add(self.earlier_logs)
+    }
+
+    /// Returns the logs of the earlier scheme.
+    pub(super) fn earlier(&self) -> impl Iterator<Item = LogPartition> + use<> {
+        LogPartition::first(self.all_logs()).skip(self.logs)
+    }
+
+    /// Returns whether a log is one of the earlier scheme.
+    pub(super) const fn is_earlier(&self, log: LogPartition) -> bool {
+        log.index() >= self.logs
+    }
+
     /// Returns how many verdicts of each log are remembered.
     pub(super) fn remembered_of_each_log(&self) -> usize {
-        self.remembered_verdicts.checked_div(self.logs).unwrap_or(0).max(1)
+        self.remembered_verdicts.checked_div(self.all_logs()).unwrap_or(0).max(1)
     }
 
     /// Returns for how many offsets verdicts of each log are kept that were read back.
     pub(super) fn scanned_of_each_log(&self) -> i64 {
-        self.scanned_positions.checked_div(i64::try_from(self.logs).unwrap_or(i64::MAX)).unwrap_or(0).max(1)
+        self.scanned_positions.checked_div(i64::try_from(self.all_logs()).unwrap_or(i64::MAX)).unwrap_or(0).max(1)
     }
 }
 

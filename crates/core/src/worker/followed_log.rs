@@ -3,14 +3,14 @@
 //! It knows every judged position and the latest verdicts ([`VerdictCache`]), and reads old verdicts back from the log,
 //! for instance after the input group was rewound ([`VerdictScan`]).
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::partitions::JudgedPartitions;
 use crate::protocol::{
-    Answer, Checkpoint, Judged, LogIdentity, PageVerdict, PartitionCheckpoint, RequestId, RequestOffset, Verdict,
-    VerdictBatch, VerdictOffset, VerdictRecord,
+    Answer, Checkpoint, Judged, LogIdentity, LogPartition, PageVerdict, PartitionCheckpoint, RequestId, RequestOffset,
+    Rules, Verdict, VerdictBatch, VerdictOffset, VerdictRecord,
 };
 use crate::record::{PartitionId, Source};
 
@@ -23,6 +23,8 @@ pub(super) struct FollowedLog {
     scan_wanted: bool,
     /// Requests by their offset: the judge must have answered them when it has passed it.
     asked: BTreeMap<RequestOffset, Vec<RequestId>>,
+    /// Logs of the earlier scheme that are to be read to their ends before this one decides by itself.
+    awaited_ends: BTreeSet<LogPartition>,
 }
 
 /// The next step of a scan of old verdicts.
@@ -37,7 +39,13 @@ pub(super) enum ScanEnd {
 impl FollowedLog {
     /// Knows nothing yet; will remember at most `limit` verdicts.
     pub(super) fn new(limit: usize) -> Self {
-        Self { cache: VerdictCache::new(limit), scan: None, scan_wanted: false, asked: BTreeMap::new() }
+        Self {
+            cache: VerdictCache::new(limit),
+            scan: None,
+            scan_wanted: false,
+            asked: BTreeMap::new(),
+            awaited_ends: BTreeSet::new(),
+        }
     }
 
     // ---- following
@@ -57,6 +65,26 @@ impl FollowedLog {
         self.cache.is_learned()
     }
 
+    /// Returns whether the log of an earlier scheme decides, as far as is known.
+    pub(super) fn is_dual(&self) -> bool {
+        self.cache.is_dual
+    }
+
+    /// These logs of the earlier scheme are to be read to their ends first.
+    pub(super) fn await_ends(&mut self, logs: BTreeSet<LogPartition>) {
+        self.awaited_ends = logs;
+    }
+
+    /// The end of another log was reached.
+    pub(super) fn reached_end_of(&mut self, log: LogPartition) {
+        self.awaited_ends.remove(&log);
+    }
+
+    /// Returns whether the end of another log is still to be reached.
+    pub(super) fn awaits_end_of(&self, log: LogPartition) -> bool {
+        self.awaited_ends.contains(&log)
+    }
+
     /// Follows a record, and tells what is new to the pages that wait.
     pub(super) fn follow(
         &mut self,
@@ -68,7 +96,7 @@ impl FollowedLog {
             match update {
                 VerdictUpdate::Judged(verdict) => self.supersede(verdict),
                 VerdictUpdate::Reopened { partition, from, to } => self.reopened(partition, *from, *to),
-                VerdictUpdate::Passed(_) | VerdictUpdate::RequestsLost => {}
+                VerdictUpdate::Passed(_) | VerdictUpdate::RequestsLost | VerdictUpdate::DualPeriodOver => {}
             }
         }
         Ok(updates)
@@ -204,6 +232,8 @@ pub(super) struct VerdictCache {
     expects_checkpoint: bool,
     /// Followed to the end at least once since the last time it was begun.
     learned: bool,
+    /// The log of an earlier scheme decides. A log that has not begun may begin with a dual period.
+    is_dual: bool,
 }
 
 /// What a followed record tells the pages that wait.
@@ -218,6 +248,8 @@ pub(super) enum VerdictUpdate {
     /// The judge has gone back in the fingerprint log, which has lost its end or was recreated. Every request that waits
     /// may be lost.
     RequestsLost,
+    /// The log of the earlier scheme does not decide any more.
+    DualPeriodOver,
 }
 
 /// The record belongs to another log of the same name, or is no checkpoint where one was promised.
@@ -238,6 +270,7 @@ impl VerdictCache {
             last_applied: None,
             expects_checkpoint: false,
             learned: false,
+            is_dual: true,
         }
     }
 
@@ -278,16 +311,22 @@ impl VerdictCache {
         self.log = Some(record.log());
         match record {
             VerdictRecord::Verdicts(batch) => Ok(self.follow_batch(batch)),
-            VerdictRecord::Rules(_) => Ok(Vec::new()),
+            VerdictRecord::Rules(record) => Ok(self.follow_rules(&record.rules).into_iter().collect()),
             VerdictRecord::Checkpoint(checkpoint) => {
                 self.latest_checkpoint = Some(offset);
                 for (partition, said) in &checkpoint.partitions {
                     self.judged.follow_checkpoint(partition, said, is_first);
                 }
                 self.last_applied = checkpoint.applied.last().copied();
-                Ok(vec![self.pass(checkpoint.next_request)])
+                let over = self.follow_rules(&checkpoint.rules);
+                Ok(over.into_iter().chain([self.pass(checkpoint.next_request)]).collect())
             }
         }
+    }
+
+    fn follow_rules(&mut self, rules: &Rules) -> Option<VerdictUpdate> {
+        let was_dual = std::mem::replace(&mut self.is_dual, rules.dual.is_some());
+        (was_dual && !self.is_dual).then_some(VerdictUpdate::DualPeriodOver)
     }
 
     fn follow_batch(&mut self, batch: &VerdictBatch) -> Vec<VerdictUpdate> {

@@ -45,7 +45,7 @@ impl<P> Worker<P> {
         let mut worker = Self {
             membership: Membership::default(),
             partitions: Partitions::new(settings.first_request),
-            logs: std::iter::repeat_with(log).take(settings.logs).collect(),
+            logs: std::iter::repeat_with(log).take(settings.all_logs()).collect(),
             unanswered: Unanswered::default(),
             pacer: Pacer::new(settings.pacing),
             outgoing: Outgoing::new(settings.delivery, settings.transaction_timeout),
@@ -166,6 +166,9 @@ impl<P> Worker<P> {
     fn followed_to_end(&mut self, log: LogPartition) {
         if let Some(followed) = self.logs.get_mut(log.index()) {
             followed.learned();
+        }
+        if self.settings.is_earlier(log) {
+            self.earlier_log_ended(log);
         }
         self.resolve_all();
     }

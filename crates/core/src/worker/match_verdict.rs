@@ -1,16 +1,14 @@
 //! Matches pages with their verdicts: request, retry, read back from the log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::events::{Blocked, Effect, PageAction, PageOutcome};
+use super::events::{Blocked, Effect, Page, PageAction, PageOutcome};
 use super::followed_log::{FollowedLog, OutOfPlace, ScanEnd, ScanStep, VerdictUpdate};
 use super::machine::Worker;
 use super::queue::{PageState, Waiting};
-use crate::protocol::{
-    Answer, LogPartition, Request, RequestBody, RequestId, RequestOffset, Verdict, VerdictOffset, VerdictRecord,
-};
+use crate::protocol::{Answer, LogPartition, Request, RequestId, RequestOffset, Verdict, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Source};
 
 /// What a verdict means to a page that waits for one.
@@ -21,6 +19,18 @@ enum VerdictMatch {
     NoAnswer,
     /// It is about another page at the same place.
     Foreign,
+}
+
+/// What a log is known to say about a page.
+enum Known {
+    /// The page's end.
+    End(PageOutcome),
+    /// The verdict on another page at the same place.
+    Foreign,
+    /// The page is judged, but its verdict must be read back.
+    InLog,
+    /// Nothing.
+    Nothing,
 }
 
 impl<P> Worker<P> {
@@ -64,19 +74,65 @@ impl<P> Worker<P> {
                 followed.forget_requests();
                 self.partitions.written_requests(log).into_iter().for_each(|request| self.ask_again(request));
             }
+            VerdictUpdate::DualPeriodOver => self.decide_alone(log),
         }
     }
 
-    /// A page waits at this position: the verdict is its end. The last verdict counts.
+    /// A page waits at this position: the verdict is its end, or that by the earlier scheme. The last verdict counts.
     fn answer(&mut self, log: LogPartition, source: &Source, verdict: &Arc<Verdict>) {
-        let Some(waiting) = self.partitions.page(source) else {
-            self.outgoing.doubt(&source.partition, source.offset);
+        let Some(page) = self.partitions.page(source).map(Waiting::page) else {
+            if !self.settings.is_earlier(log) {
+                self.outgoing.doubt(&source.partition, source.offset);
+            }
             return;
         };
-        match match_verdict(&waiting.page().action, verdict) {
+        let is_earlier = page.earlier_log() == Some(log);
+        if is_earlier && page.unanswered_earlier_log().is_none() {
+            return;
+        }
+        match match_verdict(&page.action, verdict) {
+            VerdictMatch::End(end) if is_earlier => self.take_earlier(source, Some(&end)),
             VerdictMatch::End(outcome) => self.settle(source, PageState::Ready(outcome)),
             VerdictMatch::NoAnswer => {}
             VerdictMatch::Foreign => self.partitions.block_at(source, log, Blocked::ForeignPage(source.offset)),
+        }
+    }
+
+    /// Goes on with a page about which the earlier scheme has said all it can.
+    fn take_earlier(&mut self, source: &Source, end: Option<&PageOutcome>) {
+        self.change(source, |page| page.take_earlier(end));
+        self.settle(source, PageState::New);
+        self.resolve(source);
+    }
+
+    fn change(&mut self, source: &Source, change: impl FnOnce(&mut Page<P>)) {
+        if let Some(queue) = self.partitions.get_mut(&source.partition) {
+            queue.change(source.offset, change);
+        }
+    }
+
+    /// The log decides by itself from here on. Pages that the earlier scheme has judged by now still have its verdict,
+    /// because others may be duplicates of them: its logs are read to their ends first.
+    fn decide_alone(&mut self, log: LogPartition) {
+        let logs: BTreeSet<LogPartition> = self.settings.earlier().collect();
+        self.effects.extend(logs.iter().copied().map(Effect::FollowToEnd));
+        if let Some(followed) = self.logs.get_mut(log.index()) {
+            followed.await_ends(logs);
+        }
+    }
+
+    /// A log of the earlier scheme was read to its end: what still waits for its judge waits no longer where the log of
+    /// the current scheme decides by itself.
+    pub(super) fn earlier_log_ended(&mut self, ended: LogPartition) {
+        self.logs.iter_mut().for_each(|followed| followed.reached_end_of(ended));
+        let decides_alone = |log: LogPartition| self.logs.get(log.index()).is_some_and(|log| !log.is_dual());
+        let waits = |waiting: &Waiting<P>| {
+            waiting.page().unanswered_earlier_log() == Some(ended)
+                && is_open_on(waiting.state(), ended)
+                && waiting.page().log().is_some_and(decides_alone)
+        };
+        for source in self.partitions.pages_where(waits) {
+            self.settle(&source, PageState::New);
         }
     }
 
@@ -95,14 +151,12 @@ impl<P> Worker<P> {
         self.ask_for_offset_again(partition);
         self.outgoing.doubt(partition, from);
         let Some(queue) = self.partitions.get(partition) else { return };
-        let is_reopened = |action: &PageAction| match action {
-            PageAction::Ask(of, _) | PageAction::Withdraw(of, _) => *of == log,
-            PageAction::Settled(_) => false,
-        };
+        let is_reopened = |page: &&Page<P>| page.log() == Some(log) || page.earlier_log() == Some(log);
         let pages = queue.waiting().map(Waiting::page);
-        let pages = pages.filter(|page| (from..to).contains(&page.source.offset) && is_reopened(&page.action));
+        let pages = pages.filter(|page| (from..to).contains(&page.source.offset)).filter(is_reopened);
         let again: Vec<Source> = pages.map(|page| page.source.clone()).collect();
         for source in &again {
+            self.change(source, Page::ask_earlier_again);
             self.settle(source, PageState::New);
         }
         again.iter().for_each(|source| self.resolve(source));
@@ -124,37 +178,64 @@ impl<P> Worker<P> {
         if let (&PageAction::Ask(log, _), Some(reason)) = (&waiting.page().action, self.outgoing.refusal(source)) {
             queue.withdraw(source.offset, log, reason);
         }
-        let Some(waiting) = queue.page(source.offset) else { return };
-        let action = &waiting.page().action;
-        let log = match action {
-            PageAction::Settled(outcome) => {
+        let Some(queue) = self.partitions.get(&source.partition) else { return };
+        let Some(page) = queue.page(source.offset).map(Waiting::page) else { return };
+        let Some(log) = page.log() else {
+            if let PageAction::Settled(outcome) = &page.action {
                 let outcome = outcome.clone();
                 self.partitions.set_state(source, PageState::Ready(outcome));
-                return;
             }
-            PageAction::Ask(log, _) | PageAction::Withdraw(log, _) => *log,
+            return;
         };
-        let Some(followed) = self.logs.get_mut(log.index()) else { return };
-        if !queue.may_ask() || !followed.is_learned() {
+        let first = page.unanswered_earlier_log();
+        let is_learned = |log: LogPartition| self.logs.get(log.index()).is_some_and(FollowedLog::is_learned);
+        if !queue.may_ask() || !is_learned(log) || first.is_some_and(|first| !is_learned(first)) {
             return;
         }
-        match followed.verdict(source).map(|verdict| match_verdict(action, verdict)) {
-            Some(VerdictMatch::End(outcome)) => {
-                self.partitions.set_state(source, PageState::Ready(outcome));
-            }
-            Some(VerdictMatch::Foreign) => {
-                self.partitions.block_at(source, log, Blocked::ForeignPage(source.offset));
-            }
-            None if followed.is_judged(source) && matches!(action, PageAction::Ask(..)) => {
-                followed.want_scan();
-                self.partitions.set_state(source, PageState::AwaitingScan(log));
-            }
-            Some(VerdictMatch::NoAnswer) | None => {
-                if let Some(body) = request_body(source, action) {
-                    let id = self.partitions.ask(source, log);
-                    self.effects.push_back(Effect::Append(log, Request { id, body }));
+        match self.known(log, page) {
+            Known::End(outcome) => drop(self.partitions.set_state(source, PageState::Ready(outcome))),
+            Known::Foreign => self.partitions.block_at(source, log, Blocked::ForeignPage(source.offset)),
+            Known::InLog => self.await_scan(source, log),
+            Known::Nothing => match first.map(|first| (first, self.known(first, page))) {
+                None => self.ask(source, log),
+                Some((_, Known::End(end))) => self.take_earlier(source, Some(&end)),
+                Some((first, Known::Foreign)) => {
+                    self.partitions.block_at(source, first, Blocked::ForeignPage(source.offset));
                 }
-            }
+                Some((first, Known::InLog)) => self.await_scan(source, first),
+                Some((first, Known::Nothing)) => match self.logs.get(log.index()) {
+                    Some(followed) if followed.is_dual() => self.ask(source, first),
+                    // Its log is being read to the end.
+                    Some(followed) if followed.awaits_end_of(first) => {}
+                    Some(_) | None => self.take_earlier(source, None),
+                },
+            },
+        }
+    }
+
+    /// Returns what a log is known to say about a page.
+    fn known(&self, log: LogPartition, page: &Page<P>) -> Known {
+        let Some(followed) = self.logs.get(log.index()) else { return Known::Nothing };
+        match followed.verdict(&page.source).map(|verdict| match_verdict(&page.action, verdict)) {
+            Some(VerdictMatch::End(outcome)) => Known::End(outcome),
+            Some(VerdictMatch::Foreign) => Known::Foreign,
+            None if followed.is_judged(&page.source) && matches!(page.action, PageAction::Ask(..)) => Known::InLog,
+            Some(VerdictMatch::NoAnswer) | None => Known::Nothing,
+        }
+    }
+
+    fn await_scan(&mut self, source: &Source, log: LogPartition) {
+        if let Some(followed) = self.logs.get_mut(log.index()) {
+            followed.want_scan();
+            self.partitions.set_state(source, PageState::AwaitingScan(log));
+        }
+    }
+
+    fn ask(&mut self, source: &Source, log: LogPartition) {
+        let question = self.partitions.page(source).and_then(|waiting| waiting.page().question(log));
+        if let Some(body) = question {
+            let id = self.partitions.ask(source, log);
+            self.effects.push_back(Effect::Append(log, Request { id, body }));
         }
     }
 
@@ -191,13 +272,12 @@ impl<P> Worker<P> {
     /// by the same id.
     fn ask_again(&mut self, request: RequestId) {
         let Some((source, log)) = self.partitions.asked_at(request, None) else { return };
-        let Some(waiting) = self.partitions.page(&source) else { return };
-        let action = &waiting.page().action;
+        let Some(page) = self.partitions.page(&source).map(Waiting::page) else { return };
         let is_judged = self.logs.get(log.index()).is_some_and(|log| log.is_judged(&source));
-        if is_judged && matches!(action, PageAction::Ask(..)) {
+        if is_judged && matches!(page.action, PageAction::Ask(..)) {
             self.partitions.set_state(&source, PageState::New);
             self.resolve(&source);
-        } else if let Some(body) = request_body(&source, action) {
+        } else if let Some(body) = page.question(log) {
             self.effects.push_back(Effect::Append(log, Request { id: request, body }));
         }
     }
@@ -258,20 +338,15 @@ impl<P> Worker<P> {
             }
             self.partitions.set_state(&source, PageState::New);
             self.resolve(&source);
-            if self.partitions.page(&source).is_some_and(|waiting| awaits_scan(waiting.state())) {
+            let is_lost = |waiting: &&Waiting<P>| awaits_scan(waiting.state());
+            match self.partitions.page(&source).filter(is_lost).map(|waiting| waiting.page().earlier_log()) {
+                // The earlier scheme has judged it, and its log no longer says how.
+                Some(earlier) if earlier == Some(log) => self.take_earlier(&source, None),
                 // It is judged, and the log no longer says how: nothing after it can be delivered either.
-                self.partitions.block_at(&source, log, Blocked::VerdictLost);
+                Some(_) => self.partitions.block_at(&source, log, Blocked::VerdictLost),
+                None => {}
             }
         }
-    }
-}
-
-/// What is asked about a page; nothing if its end is known without.
-fn request_body(source: &Source, action: &PageAction) -> Option<RequestBody> {
-    match action {
-        PageAction::Ask(_, page) => Some(RequestBody::Page(page.clone())),
-        PageAction::Withdraw(_, reason) => Some(RequestBody::Withdraw { source: source.clone(), reason: *reason }),
-        PageAction::Settled(_) => None,
     }
 }
 
@@ -300,9 +375,12 @@ fn is_open_on(state: &PageState, log: LogPartition) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fingerprint::PageDigest;
     use crate::protocol::RequestOffset;
-    use crate::worker::Event;
-    use crate::worker::tests::{LOG, TestWorker};
+    use crate::protocol::{Decision, Match, MatchedBy, PageRequest, PageVerdict, RequestBody};
+    use crate::record::{Reject, Timestamp};
+    use crate::worker::tests::{EARLIER, LOG, TestWorker, input, page};
+    use crate::worker::{Earlier, Event};
 
     fn request(effects: &[Effect<()>]) -> Option<RequestId> {
         effects
@@ -354,5 +432,100 @@ mod tests {
         assert_eq!(written(&mut bench, ids[0], 3), None);
         assert_eq!(written(&mut bench, ids[2], 2), None);
         assert_eq!(request(&bench.pass(3)), Some(ids[2]));
+    }
+
+    /// What is asked of which log.
+    fn asked(effects: &[Effect<()>]) -> Vec<(LogPartition, RequestBody)> {
+        let of = |effect: &Effect<()>| {
+            if let Effect::Append(log, request) = effect { Some((*log, request.body.clone())) } else { None }
+        };
+        effects.iter().filter_map(of).collect()
+    }
+
+    /// A page with a question to the earlier scheme.
+    fn dual_page(offset: i64) -> Page<()> {
+        let page = page(0, offset, 7);
+        let PageAction::Ask(_, request) = &page.action else { panic!("it is asked about") };
+        let earlier = Some(Box::new(Earlier::new(EARLIER, Some(request.clone()))));
+        Page { earlier, ..page }
+    }
+
+    fn duplicate(source: Source) -> Verdict {
+        let original = source.partition.at(99);
+        let of = Match { by: MatchedBy::Exact, source: original.clone(), age_ms: 0, cluster: original };
+        let (event_time, digest) = (Timestamp::default(), PageDigest(7));
+        let page = PageVerdict { source, event_time, digest, decision: Decision::Duplicate { of } };
+        Verdict { request: RequestId(0), answer: Answer::Page(page) }
+    }
+
+    /// The page that alone is asked about, of the log of the new scheme.
+    fn asked_new(asked: &[(LogPartition, RequestBody)]) -> Option<&PageRequest> {
+        if let [(LOG, RequestBody::Page(page))] = asked { Some(page) } else { None }
+    }
+
+    #[test]
+    fn in_the_dual_period_the_earlier_scheme_is_asked_first_and_its_decision_goes_on() {
+        let mut bench = TestWorker::in_dual_period();
+        let page = dual_page(0);
+        let source = page.source.clone();
+        let first = asked(&bench.handle(Event::Page(page)));
+        assert!(matches!(first[..], [(EARLIER, RequestBody::Page(_))]), "{first:?}");
+        let verdict = duplicate(source);
+        let then = asked(&bench.follow_of(EARLIER, vec![verdict.clone()], 1));
+        let Answer::Page(judged) = &verdict.answer else { panic!("a page") };
+        let then = asked_new(&then).expect("it is asked about");
+        assert_eq!(then.earlier.as_deref(), Some(&judged.decision));
+        assert_eq!(bench.worker.status().waiting, 1);
+    }
+
+    #[test]
+    fn what_the_earlier_scheme_withdraws_is_withdrawn_from_both() {
+        let mut bench = TestWorker::in_dual_period();
+        let page = dual_page(0);
+        let source = page.source.clone();
+        bench.handle(Event::Page(page));
+        let answer = Answer::Withdrawn { source: source.clone(), reason: Reject::Refused };
+        let then = asked(&bench.follow_of(EARLIER, vec![Verdict { request: RequestId(0), answer }], 1));
+        assert_eq!(then, [(LOG, RequestBody::Withdraw { source, reason: Reject::Refused })]);
+    }
+
+    #[test]
+    fn a_page_that_cannot_be_delivered_is_withdrawn_from_both_logs() {
+        let mut bench = TestWorker::in_dual_period();
+        let source = input(0).at(0);
+        let withdrawn = RequestBody::Withdraw { source: source.clone(), reason: Reject::TextPanic };
+        let earlier = Some(Box::new(Earlier::new(EARLIER, None)));
+        let action = PageAction::Withdraw(LOG, Reject::TextPanic);
+        let first = asked(&bench.handle(Event::Page(Page { action, earlier, ..page(0, 0, 7) })));
+        assert_eq!(first, [(EARLIER, withdrawn.clone())]);
+        let answer = Answer::Withdrawn { source, reason: Reject::TextPanic };
+        let then = asked(&bench.follow_of(EARLIER, vec![Verdict { request: RequestId(0), answer }], 1));
+        assert_eq!(then, [(LOG, withdrawn)]);
+    }
+
+    #[test]
+    fn after_the_dual_period_a_page_waits_until_the_earlier_log_is_read_to_its_end() {
+        let mut bench = TestWorker::in_dual_period();
+        let pages = [dual_page(0), dual_page(1)];
+        let sources = pages.clone().map(|page| page.source);
+        pages.into_iter().for_each(|page| drop(bench.handle(Event::Page(page))));
+        let effects = bench.end_dual_period();
+        assert_eq!(asked(&effects), [], "the earlier scheme may have judged them");
+        assert!(effects.iter().any(|effect| matches!(effect, Effect::FollowToEnd(EARLIER))), "{effects:?}");
+        let later = dual_page(2);
+        assert_eq!(asked(&bench.handle(Event::Page(later))), []);
+        // It had judged one of them.
+        let judged = asked(&bench.follow_of(EARLIER, vec![duplicate(sources[0].clone())], 1));
+        let earlier = asked_new(&judged).and_then(|page| page.earlier.as_deref());
+        assert!(matches!(earlier, Some(Decision::Duplicate { .. })), "{judged:?}");
+        let alone = asked(&bench.handle(Event::FollowedToEnd(EARLIER)));
+        let offsets: Vec<i64> = alone
+            .iter()
+            .filter_map(|(log, body)| body.page().filter(|page| *log == LOG && page.earlier.is_none()))
+            .map(|page| page.source.offset)
+            .collect();
+        assert_eq!(offsets, [1, 2], "{alone:?}");
+        let last = asked(&bench.handle(Event::Page(dual_page(3))));
+        assert!(asked_new(&last).is_some_and(|page| page.earlier.is_none()), "{last:?}");
     }
 }

@@ -26,8 +26,8 @@ mod pacer;
 mod progress;
 
 pub use events::{
-    Backlog, Blocked, Effect, Event, Failure, Output, Pacing, Page, PageAction, PageOutcome, ProducerCall, ReadFrom,
-    WorkerSettings,
+    Backlog, Blocked, Earlier, Effect, Event, Failure, Output, Pacing, Page, PageAction, PageOutcome, ProducerCall,
+    ReadFrom, WorkerSettings,
 };
 pub use machine::{Status, Worker};
 pub use membership::{Subscription, new_to_group};

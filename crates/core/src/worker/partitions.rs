@@ -81,7 +81,12 @@ impl<P> Partitions<P> {
 
     /// Returns the positions of all pages that have come so far, in offset order of each partition.
     pub(super) fn pages_in(&self, is_wanted: impl Fn(&PageState) -> bool) -> Vec<Source> {
-        let pages = self.queues().flat_map(PartitionQueue::waiting).filter(|waiting| is_wanted(waiting.state()));
+        self.pages_where(|waiting| is_wanted(waiting.state()))
+    }
+
+    /// Returns the positions of these pages.
+    pub(super) fn pages_where(&self, is_wanted: impl Fn(&Waiting<P>) -> bool) -> Vec<Source> {
+        let pages = self.queues().flat_map(PartitionQueue::waiting).filter(|waiting| is_wanted(waiting));
         pages.map(|waiting| waiting.page().source.clone()).collect()
     }
 

@@ -358,6 +358,14 @@ impl<P> PartitionQueue<P> {
         }
     }
 
+    /// Changes what is to be done with the page at an offset.
+    pub(super) fn change(&mut self, offset: i64, change: impl FnOnce(&mut Page<P>)) {
+        let at = self.index(offset);
+        if let Some(waiting) = at.and_then(|at| self.waiting.get_mut(at)) {
+            change(&mut waiting.page);
+        }
+    }
+
     fn index(&self, offset: i64) -> Option<usize> {
         self.waiting.binary_search_by_key(&offset, |waiting| waiting.page.source.offset).ok()
     }

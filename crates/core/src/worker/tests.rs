@@ -6,14 +6,17 @@ use std::time::Duration;
 use super::{Blocked, Effect, Event, Pacing, Page, PageAction, Worker, WorkerSettings};
 use crate::fingerprint::{ExactHash, Fingerprints, Numbers, PageDigest, PerMille};
 use crate::protocol::{
-    Checkpoint, ExpiryWatermarks, LogIdentity, LogPartition, PageRequest, PartitionCheckpoint, PerStage, RequestOffset,
-    Rules, RulesNumber, SameId, Stage, Verdict, VerdictBatch, VerdictOffset, VerdictRecord,
+    Checkpoint, DualPeriod, ExpiryWatermarks, LogIdentity, LogPartition, PageRequest, PartitionCheckpoint, PerStage,
+    RequestOffset, Rules, RulesNumber, RulesRecord, SameId, Stage, Verdict, VerdictBatch, VerdictOffset, VerdictRecord,
 };
 use crate::record::{PartitionId, Timestamp};
 use crate::transaction::Delivery;
 
 /// The one partition of the logs.
 pub(super) const LOG: LogPartition = LogPartition(0);
+
+/// That of the earlier scheme.
+pub(super) const EARLIER: LogPartition = LogPartition(1);
 
 pub(super) fn input(number: i32) -> PartitionId {
     PartitionId::new("pages", number)
@@ -36,8 +39,17 @@ pub(super) fn page(partition: i32, offset: i64, digest: u32) -> Page<()> {
         is_variant: false,
         fingerprints,
         digest,
+        earlier: None,
     };
-    Page { source, bytes: 1, event_time, paced_by: event_time, action: PageAction::Ask(LOG, request), payload: () }
+    Page {
+        source,
+        bytes: 1,
+        event_time,
+        paced_by: event_time,
+        action: PageAction::Ask(LOG, request),
+        earlier: None,
+        payload: (),
+    }
 }
 
 /// Rules of a log in which nothing depends on them.
@@ -54,6 +66,7 @@ pub(super) fn rules() -> Rules {
         number_guard: None,
         simhash_similarity: None,
         same_site: None,
+        dual: None,
     }
 }
 
@@ -89,6 +102,19 @@ impl TestWorker {
 
     /// A worker that owns partitions 0 and 1, and has followed these verdicts.
     pub(super) fn new(verdicts: Vec<Verdict>) -> Self {
+        Self::started(verdicts, 0)
+    }
+
+    /// The same in the dual period of its log, with a log of the earlier scheme.
+    pub(super) fn in_dual_period() -> Self {
+        let mut bench = Self::started(vec![], 1);
+        bench.handle(Event::Followed { log: EARLIER, offset: VerdictOffset(0), record: checkpoint(2, None, 0) });
+        bench.handle(Event::FollowedToEnd(EARLIER));
+        bench.offsets([Some(0), Some(0)]);
+        bench
+    }
+
+    fn started(verdicts: Vec<Verdict>, earlier_logs: usize) -> Self {
         let settings = WorkerSettings {
             logs: 1,
             first_request: 0,
@@ -110,11 +136,16 @@ impl TestWorker {
             },
             pause_above_dead_letters: PerMille::ONE,
             delivery: Delivery::ExactlyOnce,
+            earlier_logs,
         };
         let mut bench = Self { worker: Worker::new(settings), now: Duration::ZERO };
         bench.handle(Event::Called(Ok(())));
         bench.handle(Event::Checkpoint(LOG, None));
-        bench.handle(Event::Followed { log: LOG, offset: VerdictOffset(0), record: checkpoint(1, None, 0) });
+        let mut begins = checkpoint(1, None, 0);
+        if let (VerdictRecord::Checkpoint(checkpoint), 1..) = (&mut begins, earlier_logs) {
+            checkpoint.rules.dual = Some(DualPeriod::Begun);
+        }
+        bench.handle(Event::Followed { log: LOG, offset: VerdictOffset(0), record: begins });
         bench.follow(verdicts);
         bench.handle(Event::FollowedToEnd(LOG));
         bench.handle(Event::NewToGroup(BTreeSet::new()));
@@ -132,9 +163,30 @@ impl TestWorker {
     }
 
     fn follow_up_to(&mut self, verdicts: Vec<Verdict>, next_request: i64) -> Vec<Effect<()>> {
-        let (log, rules, next_request) = (LogIdentity(1), RulesNumber(1), RequestOffset(next_request));
-        let batch = VerdictBatch { log, rules, watermarks: ExpiryWatermarks::START, next_request, verdicts };
-        self.handle(Event::Followed { log: LOG, offset: VerdictOffset(1), record: VerdictRecord::Verdicts(batch) })
+        self.follow_of(LOG, verdicts, next_request)
+    }
+
+    /// Follows verdicts of one of the logs.
+    pub(super) fn follow_of(
+        &mut self,
+        log: LogPartition,
+        verdicts: Vec<Verdict>,
+        next_request: i64,
+    ) -> Vec<Effect<()>> {
+        let batch = VerdictBatch {
+            log: LogIdentity(u64::from(log.0) + 1),
+            rules: RulesNumber(1),
+            watermarks: ExpiryWatermarks::START,
+            next_request: RequestOffset(next_request),
+            verdicts,
+        };
+        self.handle(Event::Followed { log, offset: VerdictOffset(1), record: VerdictRecord::Verdicts(batch) })
+    }
+
+    /// The log decides by itself from here on.
+    pub(super) fn end_dual_period(&mut self) -> Vec<Effect<()>> {
+        let record = RulesRecord { log: LogIdentity(1), number: RulesNumber(2), rules: rules() };
+        self.handle(Event::Followed { log: LOG, offset: VerdictOffset(2), record: VerdictRecord::Rules(record) })
     }
 
     pub(super) fn offsets(&mut self, offsets: [Option<i64>; 2]) -> Vec<Effect<()>> {

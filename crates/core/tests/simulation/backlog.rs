@@ -9,7 +9,7 @@ use dupgate_core::protocol::{Answer, Decision, LogIdentity, LogPartition, PerSta
 use dupgate_core::worker::{Pacing, PageOutcome, WorkerSettings};
 
 use crate::judge_driver::JudgeDriver;
-use crate::pages::WorldPage;
+use crate::pages::{Scheme, WorldPage};
 use crate::settings::worker_settings;
 use crate::worker_driver::WorkerDriver;
 use crate::world::{GROUP, Moment, Step, Value, World, routed};
@@ -78,6 +78,7 @@ fn rules() -> Rules {
         number_guard: None,
         simhash_similarity: None,
         same_site: None,
+        dual: None,
     }
 }
 
@@ -116,7 +117,7 @@ fn worker(world: &mut World, number: usize, lead: Duration) -> WorkerDriver {
         },
         ..worker_settings()
     };
-    WorkerDriver::new(world, &format!("w{number}"), None, 2, &settings)
+    WorkerDriver::new(world, &format!("w{number}"), None, 2, &settings, Scheme::Current)
 }
 
 /// Some pages, also many in a row in one partition, say that they are of a month in the future. Returns the time that a

@@ -55,6 +55,7 @@ fn judge(kind: FamilyKind) {
             is_variant: false,
             fingerprints: read.as_ref().unwrap().1.clone(),
             digest: PageDigest(0),
+            earlier: None,
         };
         let shown = shown(&state, &body);
         let request = Request { id: RequestId(number as u64), body: RequestBody::Page(body) };

@@ -13,7 +13,7 @@ use dupgate_core::worker::{Blocked, WorkerSettings};
 use crate::bus::Committed;
 use crate::judge_driver::JudgeDriver;
 use crate::laws::Laws;
-use crate::pages::WorldPage;
+use crate::pages::{Scheme, WorldPage};
 use crate::settings::worker_settings;
 use crate::worker_driver::WorkerDriver;
 use crate::world::{GROUP, Moment, Step, Value, World};
@@ -49,6 +49,7 @@ fn judge() -> JudgeDriver {
         number_guard: None,
         simhash_similarity: None,
         same_site: None,
+        dual: None,
     };
     let settings = JudgeSettings {
         keep: ms(2_000),
@@ -72,7 +73,7 @@ impl Fleet {
         let mut world = World::new(1, partitions, 1);
         world.faults = false;
         world.crash_at = Some((u64::MAX, Moment::Before));
-        Self { world, laws: Laws::new(1), workers: Vec::new(), judge: None, pages: 0 }
+        Self { world, laws: Laws::new(1, false), workers: Vec::new(), judge: None, pages: 0 }
     }
 
     /// A fleet whose pages need verdicts.
@@ -84,7 +85,7 @@ impl Fleet {
         let settings =
             WorkerSettings { remembered_verdicts: if self.judge.is_some() { 10_000 } else { 10 }, ..worker_settings() };
         let name = format!("w{}", self.workers.len());
-        self.workers.push(WorkerDriver::new(&mut self.world, &name, None, 2, &settings));
+        self.workers.push(WorkerDriver::new(&mut self.world, &name, None, 2, &settings, Scheme::Current));
     }
 
     /// The process is gone, and the brokers know it.

@@ -16,6 +16,7 @@ mod bounded_work;
 mod bus;
 mod coverage;
 mod crashes;
+mod dual_period;
 mod fleet;
 mod judge_driver;
 mod laws;

@@ -150,6 +150,7 @@ impl Oracle {
             placement: Placement::EVERYWHERE,
             cluster: None,
         };
+        let fresh = original.clone();
         let remembered = watermarks.iter().any(|tail| tail.is_none_or(|tail| time >= tail));
         let decision = match best {
             None => Decision::Unique { original: remembered.then_some(original) },
@@ -185,6 +186,19 @@ impl Oracle {
                     Decision::Duplicate { of }
                 }
             }
+        };
+        let decision = match page.earlier.as_deref() {
+            None => decision,
+            Some(Decision::Duplicate { .. }) if rules.dual.is_none() => decision,
+            Some(Decision::Unique { .. }) => Decision::Unique { original: remembered.then_some(fresh) },
+            Some(Decision::Template { of, .. }) => {
+                Decision::Template { of: of.clone(), original: remembered.then_some(fresh) }
+            }
+            Some(Decision::Update { of, .. }) => {
+                let newer = NewOriginal { cluster: Some(of.cluster.clone()), ..fresh };
+                Decision::Update { of: of.clone(), original: (of.age_ms >= 0).then_some(newer) }
+            }
+            Some(earlier @ Decision::Duplicate { .. }) => earlier.clone(),
         };
         let event_time = Timestamp::from_millis(time);
         Some(PageVerdict { source: page.source.clone(), event_time, digest: page.digest, decision })

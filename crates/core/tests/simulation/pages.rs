@@ -8,13 +8,23 @@ use dupgate_core::fingerprint::{
 };
 use dupgate_core::protocol::{LogPartition, PageRequest};
 use dupgate_core::record::{Reject, Source, Timestamp};
-use dupgate_core::worker::{Page, PageAction, PageOutcome};
+use dupgate_core::worker::{Earlier, Page, PageAction, PageOutcome};
 
 use dupgate_testkit::rng::Rng;
 
 /// The id of a page of this world; its upper half is the address that it says.
 pub(crate) fn id_of(number: u64) -> IdHash {
     IdHash(number << 32 | number)
+}
+
+/// The schemes of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Current,
+    /// The current one, and the earlier one beside it.
+    Dual,
+    /// The earlier one alone.
+    Earlier,
 }
 
 /// What is in the input topic.
@@ -178,7 +188,13 @@ impl WorldPage {
             is_variant,
             fingerprints,
             digest: PageDigest(self.digest),
+            earlier: None,
         }
+    }
+
+    /// The request by the earlier scheme, which does not tell some texts apart.
+    fn earlier_request(&self, source: &Source) -> PageRequest {
+        Self { text: self.text / 2 * 2, ..self.clone() }.request(source)
     }
 
     /// The text work of an instance that takes pages up to `limit`; `panics` is what no function of the page explains.
@@ -188,6 +204,7 @@ impl WorldPage {
         limit: u32,
         logs: usize,
         panics: bool,
+        scheme: Scheme,
     ) -> Page<Arc<WorldPage>> {
         let action = if self.tombstone {
             PageAction::Settled(PageOutcome::Tombstone)
@@ -198,9 +215,24 @@ impl WorldPage {
         } else if panics {
             PageAction::Withdraw(self.log(logs), Reject::TextPanic)
         } else {
-            PageAction::Ask(self.log(logs), self.request(source))
+            let request = if scheme == Scheme::Earlier { self.earlier_request(source) } else { self.request(source) };
+            PageAction::Ask(self.log(logs), request)
         };
+        let asks_earlier = scheme == Scheme::Dual && !matches!(action, PageAction::Settled(_));
+        let earlier = asks_earlier.then(|| {
+            let request = matches!(action, PageAction::Ask(..)).then(|| self.earlier_request(source));
+            let log = LogPartition(self.log(logs).0 + u32::try_from(logs).unwrap());
+            Box::new(Earlier::new(log, request))
+        });
         let event_time = self.event_time;
-        Page { source: source.clone(), bytes: 1, event_time, paced_by: event_time, action, payload: Arc::clone(self) }
+        Page {
+            source: source.clone(),
+            bytes: 1,
+            event_time,
+            paced_by: event_time,
+            action,
+            earlier,
+            payload: Arc::clone(self),
+        }
     }
 }

@@ -19,7 +19,7 @@ use self::rules::{crowded, rules};
 use crate::bus::{End, MemberId};
 use crate::judge_driver::JudgeDriver;
 use crate::laws::Laws;
-use crate::pages::WorldPage;
+use crate::pages::{Scheme, WorldPage};
 use crate::worker_driver::WorkerDriver;
 use crate::world::{Moment, Value, World};
 
@@ -33,6 +33,7 @@ struct Instance {
     /// Pages larger than this are withdrawn.
     limit: u32,
     rules: Rules,
+    scheme: Scheme,
     disks: BTreeMap<LogPartition, Option<Snapshot>>,
 }
 
@@ -80,6 +81,15 @@ pub(crate) struct Schedule {
 impl Schedule {
     /// A random world.
     pub(crate) fn random(seed: u64) -> Self {
+        Self::draw(seed, false)
+    }
+
+    /// The same world, before a change of the scheme: all instances are of the earlier one.
+    pub(crate) fn before_upgrade(seed: u64) -> Self {
+        Self::draw(seed, true)
+    }
+
+    fn draw(seed: u64, is_upgraded: bool) -> Self {
         let mut rng = Rng::new(seed ^ 0x5eed);
         let logs = rng.pick(&[1, 2, 2]);
         let inputs = rng.pick(&[2, 3]);
@@ -100,6 +110,7 @@ impl Schedule {
                 static_id: rng.chance(600).then(|| name.clone()),
                 limit: rng.pick(&[1, 2, 2]),
                 rules: rules(&mut rng, number == 0),
+                scheme: Scheme::Current,
                 disks: BTreeMap::new(),
                 name,
             });
@@ -118,9 +129,26 @@ impl Schedule {
             scanned_positions: rng.pick(&[1, 4, 40]),
             transaction_pages: rng.pick(&[1, 5, 20]),
         };
+        if is_upgraded {
+            world.add_earlier_logs();
+            instances.iter_mut().for_each(|instance| instance.scheme = Scheme::Earlier);
+        }
         let mut schedule = Self::begin(world, instances, sizes, true);
         schedule.is_crowded = is_crowded;
         schedule
+    }
+
+    /// Returns how many instances there are.
+    pub(crate) fn instances(&self) -> usize {
+        self.instances.len()
+    }
+
+    /// Changes the schemes of an instance, whose process dies and comes back.
+    pub(crate) fn change_scheme(&mut self, instance: usize, scheme: Scheme) {
+        self.world.log(|| format!("OPERATOR: {scheme:?} for instance {instance}"));
+        self.instances[instance].scheme = scheme;
+        let running = self.processes.iter().position(|process| process.instance == instance);
+        running.into_iter().for_each(|at| self.crash(at));
     }
 
     /// Two instances with both roles, nothing by chance but the order of moves: for exhaustive crashes.
@@ -132,6 +160,7 @@ impl Schedule {
             static_id: (number == 0).then(|| "i0".to_owned()),
             limit: 2,
             rules: rules(&mut Rng::new(seed), true),
+            scheme: Scheme::Current,
             disks: BTreeMap::new(),
         };
         let mut world = World::new(seed, 2, 1);
@@ -148,7 +177,7 @@ impl Schedule {
     }
 
     fn begin(world: World, instances: Vec<Instance>, sizes: Sizes, operated: bool) -> Self {
-        let laws = Laws::new(world.logs);
+        let laws = Laws::new(world.logs, world.has_earlier);
         let mut schedule = Self {
             world,
             laws,

@@ -29,5 +29,6 @@ pub(super) fn worker_settings() -> WorkerSettings {
         },
         pause_above_dead_letters: PerMille::ONE,
         delivery: Delivery::ExactlyOnce,
+        earlier_logs: 0,
     }
 }

@@ -13,7 +13,7 @@ use dupgate_core::worker::{
 };
 
 use crate::bus::{Committed, Fetched, MemberId, Notice};
-use crate::pages::WorldPage;
+use crate::pages::{Scheme, WorldPage};
 use crate::producer::{Client, Died, Out};
 use crate::world::{From, GROUP, Given, Moment, Step, Value, World, judges_of, routed, verdicts_of};
 
@@ -41,6 +41,7 @@ pub(crate) struct WorkerDriver {
     revoking: BTreeSet<PartitionId>,
     /// How far each log was followed when the transaction in progress was put together.
     composed_at: Vec<i64>,
+    scheme: Scheme,
     /// The next `Begin` opens what an earlier one was to open.
     begins_again: bool,
     over: Option<Step>,
@@ -108,14 +109,22 @@ impl WorkerDriver {
         instance: Option<String>,
         limit: u32,
         settings: &WorkerSettings,
+        scheme: Scheme,
     ) -> Self {
+        let settings = if scheme == Scheme::Dual {
+            &WorkerSettings { earlier_logs: settings.logs, ..settings.clone() }
+        } else {
+            settings
+        };
+        let logs = settings.logs + settings.earlier_logs;
         let life = world.new_life();
         let id =
             instance.as_ref().map_or_else(|| format!("worker.life{life}"), |instance| format!("worker.{instance}"));
         Self {
             name: format!("{name}.worker"),
-            follows: (0..settings.logs).map(|_| Follow::default()).collect(),
-            scans: (0..settings.logs).map(|_| None).collect(),
+            follows: (0..logs).map(|_| Follow::default()).collect(),
+            scans: (0..logs).map(|_| None).collect(),
+            scheme,
             worker: Worker::new(WorkerSettings { first_request: life << 32, ..settings.clone() }),
             life,
             instance,
@@ -134,6 +143,11 @@ impl WorkerDriver {
             begins_again: false,
             over: None,
         }
+    }
+
+    /// Returns the log of the cluster that the worker means: an instance of the earlier scheme knows no other.
+    fn there(&self, world: &World, log: LogPartition) -> LogPartition {
+        if self.scheme == Scheme::Earlier { world.earlier(log) } else { log }
     }
 
     pub(crate) fn status(&self) -> Status {
@@ -298,7 +312,9 @@ impl WorkerDriver {
         match request {
             ProducerCall::Plain(Call::Begin) if !self.begins_again => {
                 let reached = |follow: &Follow| follow.next.map_or(0, |next| next.or_start(|| 0));
-                self.composed_at = self.follows.iter().map(reached).collect();
+                let first = self.there(world, LogPartition(0)).index();
+                self.composed_at = vec![0; first];
+                self.composed_at.extend(self.follows.iter().map(reached));
             }
             ProducerCall::Produce(outputs) => {
                 for output in outputs {
@@ -336,7 +352,8 @@ impl WorkerDriver {
         let mut event = None;
         match todo {
             Todo::FetchCheckpoint(log) => {
-                let committed = world.bus.committed(&judges_of(log), &crate::world::requests_of(log));
+                let there = self.there(world, log);
+                let committed = world.bus.committed(&judges_of(there), &crate::world::requests_of(there));
                 let offset = committed.and_then(|committed| committed.metadata.parse().ok());
                 event = Some(Event::Checkpoint(log, offset.map(VerdictOffset)));
             }
@@ -348,14 +365,17 @@ impl WorkerDriver {
                 event = new_to_group.map(Event::NewToGroup);
             }
             Todo::FetchBacklog(heads) => event = Some(Event::Backlog(backlogs(world, &heads))),
-            Todo::FindEnd(log) => self.follows[log.index()].end = Some(world.bus.stable_end(&verdicts_of(log))),
+            Todo::FindEnd(log) => {
+                let end = world.bus.stable_end(&verdicts_of(self.there(world, log)));
+                self.follows[log.index()].end = Some(end);
+            }
             Todo::Join => self.join(world),
             Todo::Leave => {
                 if let Some(member) = self.member.take() {
                     world.bus.leave(GROUP, &member);
                 }
             }
-            Todo::Append(log, request) => world.send(log, request, Some(self.life)),
+            Todo::Append(log, request) => world.send(self.there(world, log), request, Some(self.life)),
             Todo::Release => {
                 let revoked = std::mem::take(&mut self.revoking);
                 if let (Some(member), false) = (&self.member, revoked.is_empty()) {
@@ -438,7 +458,7 @@ impl WorkerDriver {
     }
 
     fn hand_over_verdicts(&mut self, world: &mut World, log: LogPartition) -> Result<(), Died> {
-        let partition = verdicts_of(log);
+        let partition = verdicts_of(self.there(world, log));
         let follow = &mut self.follows[log.index()];
         let Some(from) = follow.next else { return Ok(()) };
         let from = from.or_start(|| world.bus.start(&partition));
@@ -475,7 +495,7 @@ impl WorkerDriver {
     }
 
     fn scan(&mut self, world: &mut World, log: LogPartition) -> Result<(), Died> {
-        let partition = verdicts_of(log);
+        let partition = verdicts_of(self.there(world, log));
         let Some(scan) = &mut self.scans[log.index()] else { return Ok(()) };
         let from = scan.next.unwrap_or_else(|| world.bus.start(&partition));
         let end = *scan.end.get_or_insert_with(|| world.bus.stable_end(&partition));
@@ -518,7 +538,7 @@ impl WorkerDriver {
             return Err(Died);
         }
         let panics = world.harm(10, ("worker", "read"), "the text work panics");
-        let (limit, logs) = (self.limit, world.logs);
+        let (limit, logs, scheme) = (self.limit, world.logs, self.scheme);
         let Some(reading) = self.reading.get_mut(&input) else { return Ok(()) };
         if !std::mem::replace(&mut reading.started, true) {
             let next = reading.next;
@@ -529,7 +549,7 @@ impl WorkerDriver {
             Fetched::Record { offset, value: Value::Page(page), .. } => {
                 reading.next = offset + 1;
                 reading.at_end = false;
-                let page = page.read(&input.at(offset), limit, logs, panics);
+                let page = page.read(&input.at(offset), limit, logs, panics, scheme);
                 reading.on_the_way.push_back(Page { paced_by: page.paced_by.min(world.now()), ..page });
             }
             Fetched::Record { .. } => {

@@ -116,6 +116,8 @@ pub(crate) struct World {
     /// A group without offsets begins after what is there (`input.start: latest`).
     pub(crate) starts_at_end: bool,
     pub(crate) logs: usize,
+    /// There are as many logs of an earlier scheme after them.
+    pub(crate) has_earlier: bool,
     /// Most bytes of one part of a checkpoint.
     pub(crate) part_bytes: usize,
     pub(crate) net: VecDeque<InFlight>,
@@ -192,11 +194,7 @@ impl World {
         inputs.iter().for_each(|input| bus.create(input));
         bus.create_group(GROUP, inputs.clone());
         bus.create(&routed());
-        for log in LogPartition::first(logs) {
-            bus.create(&requests_of(log));
-            bus.create(&verdicts_of(log));
-            bus.create_group(&judges_of(log), vec![requests_of(log)]);
-        }
+        LogPartition::first(logs).for_each(|log| create_log(&mut bus, log));
         Self {
             bus,
             rng: Rng::new(seed),
@@ -206,6 +204,7 @@ impl World {
             inputs,
             starts_at_end: false,
             logs,
+            has_earlier: false,
             part_bytes: 1000,
             net: VecDeque::new(),
             reports: BTreeMap::new(),
@@ -223,6 +222,22 @@ impl World {
             plan: Plan::default(),
             requests: 0,
         }
+    }
+
+    /// Adds the logs of an earlier scheme.
+    pub(crate) fn add_earlier_logs(&mut self) {
+        self.has_earlier = true;
+        LogPartition::first(self.all_logs()).skip(self.logs).for_each(|log| create_log(&mut self.bus, log));
+    }
+
+    /// Returns the number of logs of all schemes.
+    pub(crate) fn all_logs(&self) -> usize {
+        self.logs * if self.has_earlier { 2 } else { 1 }
+    }
+
+    /// Returns the log of the earlier scheme that belongs to this one.
+    pub(crate) fn earlier(&self, log: LogPartition) -> LogPartition {
+        LogPartition(log.0 + u32::try_from(self.logs).unwrap())
     }
 
     /// Continues in another mode. A group or log that has another name there has never been seen: the names of this
@@ -397,6 +412,12 @@ impl World {
         let lag = if self.faults { self.rng.pick(&[0, 0, 0, 1, 3]) } else { 0 };
         self.bus.append(log, Timestamp::from_millis(self.clock - lag), value)
     }
+}
+
+fn create_log(bus: &mut Bus<Value>, log: LogPartition) {
+    bus.create(&requests_of(log));
+    bus.create(&verdicts_of(log));
+    bus.create_group(&judges_of(log), vec![requests_of(log)]);
 }
 
 pub(crate) fn routed() -> PartitionId {

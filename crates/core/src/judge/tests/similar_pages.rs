@@ -134,6 +134,7 @@ impl Made {
             is_variant: self.is_variant,
             fingerprints: self.fingerprints(),
             digest: PageDigest(0),
+            earlier: None,
         };
         Request { id: RequestId(number as u64), body: RequestBody::Page(page) }
     }

@@ -187,6 +187,7 @@ impl TestJudge {
                 numbers: Numbers::EMPTY,
             },
             digest: PageDigest(0),
+            earlier: None,
         };
         Request { id: RequestId(id), body: RequestBody::Page(page) }
     }

@@ -4,7 +4,7 @@ use super::bytes::{Reader, Write};
 use super::fingerprints::{self, PageHashes};
 use super::frame::{self, Kind};
 use super::positions::Positions;
-use super::{CodecError, reject};
+use super::{CodecError, reject, verdicts};
 use crate::fingerprint::{IdHash, PageDigest};
 use crate::protocol::{ForgetTarget, PageRequest, Request, RequestBody, RequestId};
 
@@ -15,8 +15,10 @@ const FORGET_ID: u8 = 3;
 const REOPEN: u8 = 4;
 const SET_TIME: u8 = 5;
 
-/// Flag of a page's head.
+/// Flag of a page's head: its id is that of another page, which it names as its canonical one.
 const IS_VARIANT: u8 = 1 << 4;
+/// Flag of a page's head: it carries the decision of an earlier scheme.
+const HAS_EARLIER: u8 = 1 << 5;
 
 /// Fewest bytes of a request: its head and its request id.
 const MIN_BYTES: usize = 9;
@@ -54,7 +56,10 @@ pub fn decode_requests(bytes: &[u8]) -> Result<Vec<Request>, CodecError> {
 
 fn write_request(out: &mut Vec<u8>, places: &mut Positions, request: &Request) {
     let head = match &request.body {
-        RequestBody::Page(page) => PAGE | if page.is_variant { IS_VARIANT } else { 0 },
+        RequestBody::Page(page) => {
+            let earlier = if page.earlier.is_some() { HAS_EARLIER } else { 0 };
+            PAGE | earlier | if page.is_variant { IS_VARIANT } else { 0 }
+        }
         RequestBody::Withdraw { .. } => WITHDRAW,
         RequestBody::Forget(ForgetTarget::Source(_)) => FORGET_SOURCE,
         RequestBody::Forget(ForgetTarget::Id(_)) => FORGET_ID,
@@ -70,6 +75,9 @@ fn write_request(out: &mut Vec<u8>, places: &mut Positions, request: &Request) {
             out.extend(page.digest.0.to_le_bytes());
             let PageRequest { id, scope, site, address, title, .. } = *page;
             fingerprints::write(out, &page.fingerprints, PageHashes { id, scope, site, address, title });
+            if let Some(earlier) = &page.earlier {
+                verdicts::write_decision(out, places, earlier);
+            }
         }
         RequestBody::Withdraw { source, reason } => {
             places.write_page(out, source);
@@ -90,13 +98,13 @@ fn read_request(from: &mut Reader<'_>, places: &mut Positions) -> Result<Request
     let head = from.byte("request")?;
     let request = RequestId(from.fixed64("request id")?);
     let body = match (head & 0xF, head & 0xF0) {
-        (PAGE, flags @ (0 | IS_VARIANT)) => {
+        (PAGE, flags) if flags & !(IS_VARIANT | HAS_EARLIER) == 0 => {
             let source = places.read_page(from)?;
             let event_time = places.read_time(from)?;
             let digest = PageDigest(from.fixed32("digest")?);
             let (fingerprints, hashes) = fingerprints::read(from)?;
             let PageHashes { id, scope, site, address, title } = hashes;
-            let is_variant = flags == IS_VARIANT;
+            let earlier = (flags & HAS_EARLIER != 0).then(|| verdicts::read_decision(from, places)).transpose()?;
             RequestBody::Page(PageRequest {
                 source,
                 event_time,
@@ -105,9 +113,10 @@ fn read_request(from: &mut Reader<'_>, places: &mut Positions) -> Result<Request
                 site,
                 address,
                 title,
-                is_variant,
+                is_variant: flags & IS_VARIANT != 0,
                 fingerprints,
                 digest,
+                earlier: earlier.map(Box::new),
             })
         }
         (WITHDRAW, 0) => RequestBody::Withdraw { source: places.read_page(from)?, reason: reject(from)? },

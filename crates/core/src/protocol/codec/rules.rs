@@ -5,8 +5,13 @@ use super::bytes::{Reader, Write};
 use super::frame::{self, Kind};
 use crate::fingerprint::{Banding, LowConfidence, PerMille, SameSite, SketchForm, SlotBits};
 use crate::protocol::{
-    ExpiryWatermarks, LogIdentity, MinHashRules, PerStage, Rules, RulesNumber, RulesRecord, SameId, Stage,
+    DualPeriod, ExpiryWatermarks, LogIdentity, MinHashRules, PerStage, Rules, RulesNumber, RulesRecord, SameId, Stage,
 };
+
+/// Flag beside `same_id`: the dual period has begun.
+const DUAL_BEGUN: u8 = 1 << 4;
+/// Flag beside `same_id`: the dual period lasts until the time after everything else.
+const DUAL_UNTIL: u8 = 1 << 5;
 
 /// Appends one Kafka record that holds these rules to `out`.
 pub(super) fn encode(record: &RulesRecord, out: &mut Vec<u8>) {
@@ -36,7 +41,12 @@ pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
         out.span(span);
     }
     out.varint(rules.max_entries);
-    out.push(rules.same_id as u8);
+    let dual = match rules.dual {
+        None => 0,
+        Some(DualPeriod::Begun) => DUAL_BEGUN,
+        Some(DualPeriod::Until(_)) => DUAL_UNTIL,
+    };
+    out.push(rules.same_id as u8 | dual);
     out.push(u8::from(rules.minhash.is_some()));
     if let Some(minhash) = rules.minhash {
         let MinHashRules {
@@ -65,6 +75,9 @@ pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
     write_optional_share(out, rules.number_guard);
     write_optional_share(out, rules.simhash_similarity);
     write_optional_share(out, rules.same_site.map(|same_site| same_site.containment));
+    if let Some(DualPeriod::Until(time)) = rules.dual {
+        out.time(time);
+    }
 }
 
 fn write_share(out: &mut Vec<u8>, share: PerMille) {
@@ -134,22 +147,34 @@ fn read_stages<T>(
 pub(super) fn read_rules(from: &mut Reader<'_>) -> Result<Rules, CodecError> {
     let count = from.count(1, "stages")?;
     let stages = (0..count).map(|_| read_stage(from)).collect::<Result<_, _>>()?;
+    let max_distance = from.byte("max_distance")?;
+    let windows = read_stages(from, |from| from.span("window"))?;
+    let lateness = from.span("lateness")?;
+    let max_future_skew = from.span("max_future_skew")?;
+    let max_entries = from.varint("max_entries")?;
+    let head = from.byte("same_id")?;
     Ok(Rules {
         stages,
-        max_distance: from.byte("max_distance")?,
-        windows: read_stages(from, |from| from.span("window"))?,
-        lateness: from.span("lateness")?,
-        max_future_skew: from.span("max_future_skew")?,
-        max_entries: from.varint("max_entries")?,
-        same_id: match from.byte("same_id")? {
+        max_distance,
+        windows,
+        lateness,
+        max_future_skew,
+        max_entries,
+        same_id: match head & 0xF {
             1 => SameId::Update,
             2 => SameId::Duplicate,
-            other => return Err(CodecError::BadValue { what: "same_id", value: u64::from(other) }),
+            _ => return Err(CodecError::BadValue { what: "same_id", value: u64::from(head) }),
         },
         minhash: read_bool(from, "minhash")?.then(|| read_minhash(from)).transpose()?,
         number_guard: read_optional_share(from, "number_guard")?,
         simhash_similarity: read_optional_share(from, "simhash similarity")?,
         same_site: read_optional_share(from, "same_site")?.map(|containment| SameSite { containment }),
+        dual: match head & 0xF0 {
+            0 => None,
+            DUAL_BEGUN => Some(DualPeriod::Begun),
+            DUAL_UNTIL => Some(DualPeriod::Until(from.time("end of the dual period")?)),
+            _ => return Err(CodecError::BadValue { what: "same_id", value: u64::from(head) }),
+        },
     })
 }
 

@@ -131,6 +131,7 @@ fn a_request_is_as_short_as_promised() {
                     is_variant: false,
                     fingerprints,
                     digest: PageDigest(9),
+                    earlier: None,
                 };
                 Request { id: RequestId(id.0 ^ 1), body: RequestBody::Page(page) }
             })

@@ -208,16 +208,8 @@ pub(super) fn decode_batch(mut from: Reader<'_>) -> Result<VerdictBatch, CodecEr
 fn head_of(answer: &Answer) -> u8 {
     match answer {
         Answer::Page(page) => {
-            let kind = match &page.decision {
-                Decision::Unique { .. } => UNIQUE,
-                Decision::Update { .. } => UPDATE,
-                Decision::Template { .. } => TEMPLATE,
-                Decision::Duplicate { .. } => DUPLICATE,
-            };
             let original = if page.decision.original().is_some() { HAS_ORIGINAL } else { 0 };
-            let elsewhere = page.decision.matched().is_some_and(|of| of.cluster != of.source);
-            let contained = page.decision.matched().is_some_and(|of| of.by.contained().is_some());
-            kind | original | if elsewhere { HAS_CLUSTER } else { 0 } | if contained { IS_CONTAINED } else { 0 }
+            head_of_match(&page.decision) | original
         }
         Answer::Withdrawn { .. } => WITHDRAWN,
         Answer::Forgotten(ForgetTarget::Source(_)) => FORGOTTEN_SOURCE,
@@ -225,6 +217,36 @@ fn head_of(answer: &Answer) -> u8 {
         Answer::Reopened { .. } => REOPENED,
         Answer::TimeSet { .. } => TIME_SET,
     }
+}
+
+/// Returns the kind of a decision, and the flags of its match.
+fn head_of_match(decision: &Decision) -> u8 {
+    let kind = match decision {
+        Decision::Unique { .. } => UNIQUE,
+        Decision::Update { .. } => UPDATE,
+        Decision::Template { .. } => TEMPLATE,
+        Decision::Duplicate { .. } => DUPLICATE,
+    };
+    let elsewhere = decision.matched().is_some_and(|of| of.cluster != of.source);
+    let contained = decision.matched().is_some_and(|of| of.by.contained().is_some());
+    kind | if elsewhere { HAS_CLUSTER } else { 0 } | if contained { IS_CONTAINED } else { 0 }
+}
+
+/// Writes a decision without its new original.
+pub(super) fn write_decision(out: &mut Vec<u8>, places: &mut Positions, decision: &Decision) {
+    out.push(head_of_match(decision));
+    if let Some(of) = decision.matched() {
+        write_match(out, places, of);
+    }
+}
+
+/// Reads what [`write_decision`] wrote.
+pub(super) fn read_decision(from: &mut Reader<'_>, places: &mut Positions) -> Result<Decision, CodecError> {
+    let head = from.byte("decision")?;
+    if head & HAS_ORIGINAL != 0 {
+        return Err(CodecError::BadValue { what: "decision", value: u64::from(head) });
+    }
+    read_decision_of(from, places, head)
 }
 
 fn write_verdict(out: &mut Vec<u8>, places: &mut Positions, verdict: &Verdict) {
@@ -280,8 +302,12 @@ fn read_page(from: &mut Reader<'_>, places: &mut Positions, head: u8) -> Result<
     let source = places.read_page(from)?;
     let event_time = places.read_time(from)?;
     let digest = PageDigest(from.fixed32("digest")?);
+    Ok(PageVerdict { source, event_time, digest, decision: read_decision_of(from, places, head)? })
+}
+
+fn read_decision_of(from: &mut Reader<'_>, places: &mut Positions, head: u8) -> Result<Decision, CodecError> {
     let of_match = HAS_CLUSTER | IS_CONTAINED;
-    let decision = match (head & 0xF, head & 0xF0) {
+    Ok(match (head & 0xF, head & 0xF0) {
         (UNIQUE, 0) => Decision::Unique { original: None },
         (UNIQUE, HAS_ORIGINAL) => Decision::Unique { original: Some(read_original(from, places)?) },
         (kind @ (UPDATE | TEMPLATE), flags) if flags & !(HAS_ORIGINAL | of_match) == 0 => {
@@ -291,8 +317,7 @@ fn read_page(from: &mut Reader<'_>, places: &mut Positions, head: u8) -> Result<
         }
         (DUPLICATE, flags) if flags & !of_match == 0 => Decision::Duplicate { of: read_match(from, places, flags)? },
         _ => return Err(CodecError::BadValue { what: "verdict", value: u64::from(head) }),
-    };
-    Ok(PageVerdict { source, event_time, digest, decision })
+    })
 }
 
 fn write_match(out: &mut Vec<u8>, places: &mut Positions, of: &Match) {

@@ -28,6 +28,7 @@ fn rules() -> Rules {
         minhash: None,
         simhash_similarity: None,
         same_site: None,
+        dual: None,
     }
 }
 
@@ -44,6 +45,7 @@ fn page(partition: i32, offset: i64, text: u128) -> PageRequest {
         is_variant: false,
         fingerprints: Fingerprints { exact: ExactHash(text), simhash: None, sketch: None, numbers: Numbers::of("") },
         digest: PageDigest(7),
+        earlier: None,
     }
 }
 

@@ -50,12 +50,13 @@ fn page(source: &Source, kind: Kind) -> Page<()> {
         is_variant: false,
         fingerprints: Fingerprints { exact: ExactHash(1), simhash: None, sketch: None, numbers: Numbers::of("") },
         digest: PageDigest(7),
+        earlier: None,
     };
     let action = match kind {
         Kind::Settled => PageAction::Settled(PageOutcome::Tombstone),
         Kind::Judged(_) | Kind::Unknown | Kind::Gone(_) => PageAction::Ask(LogPartition(0), request),
     };
-    Page { source: source.clone(), bytes: 1, event_time, paced_by: event_time, action, payload: () }
+    Page { source: source.clone(), bytes: 1, event_time, paced_by: event_time, action, earlier: None, payload: () }
 }
 
 /// The verdict of a page: which one tells that it came out as this page's.
@@ -321,7 +322,7 @@ fn a_page_that_was_judged_again_keeps_its_first_outcome_after_an_interruption() 
 fn queued_page(offset: i64, action: PageAction) -> Page<()> {
     let source = PartitionId::new("pages", 0).at(offset);
     let event_time = Timestamp::default();
-    Page { source, bytes: 1, event_time, paced_by: event_time, action, payload: () }
+    Page { source, bytes: 1, event_time, paced_by: event_time, action, earlier: None, payload: () }
 }
 
 #[test]

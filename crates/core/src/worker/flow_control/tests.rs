@@ -82,7 +82,7 @@ impl Reading {
         self.next[partition] += 1;
         let [event_time, paced_by] = [time, time.min(MOMENT)].map(Timestamp::from_millis);
         let action = PageAction::Settled(PageOutcome::Tombstone);
-        self.handle(Event::Page(Page { source, bytes, event_time, paced_by, action, payload: () }));
+        self.handle(Event::Page(Page { source, bytes, event_time, paced_by, action, earlier: None, payload: () }));
     }
 
     /// Pages of the other worker's partition are judged.

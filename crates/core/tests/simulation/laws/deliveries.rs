@@ -1,13 +1,14 @@
 //! The pages that the workers' transactions delivered.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use dupgate_core::protocol::{Answer, Verdict};
+use dupgate_core::protocol::{Answer, Decision, Verdict};
 use dupgate_core::record::{PartitionId, Source};
 use dupgate_core::worker::{Mode, PageOutcome};
 
-use super::history::{JudgedPage, VerdictHistory};
-use super::{Law, Notes, visible};
+use super::history::JudgedPage;
+use super::{Histories, Law, Notes, visible};
 use crate::bus::CommittedTransaction;
 use crate::world::{Value, World, routed};
 
@@ -19,15 +20,30 @@ pub(super) struct Deliveries {
     high: BTreeMap<PartitionId, i64>,
     /// Where the group began to read.
     firsts: BTreeMap<PartitionId, i64>,
+    /// A page may have verdicts of two schemes, which decide the same in the dual period.
+    has_earlier: bool,
 }
 
 impl Deliveries {
+    pub(super) fn new(has_earlier: bool) -> Self {
+        Self { has_earlier, ..Self::default() }
+    }
+
+    /// Returns whether two ends are the same, by whichever scheme.
+    fn are_same(&self, one: &PageOutcome, other: &PageOutcome) -> bool {
+        let decision = |end: &PageOutcome| match end {
+            PageOutcome::Judged(verdict) => verdict.answer.page().map(|page| page.decision.without_original()),
+            PageOutcome::DeadLetter(_) | PageOutcome::Tombstone => None,
+        };
+        one == other || self.has_earlier && decision(one).is_some_and(|decided| Some(decided) == decision(other))
+    }
+
     /// Checks that outputs and offsets of a worker's transaction belong together, page by page.
     pub(super) fn check(
         &mut self,
         world: &World,
         transaction: &CommittedTransaction,
-        history: &VerdictHistory,
+        history: &Histories,
         notes: &mut Notes,
     ) -> Law {
         let mut outputs: BTreeMap<PartitionId, Vec<i64>> = BTreeMap::new();
@@ -71,7 +87,7 @@ impl Deliveries {
     }
 
     /// Checks that a page is delivered as it was judged, and always in the same way.
-    fn deliver(&mut self, world: &World, source: &Source, outcome: PageOutcome, history: &VerdictHistory) -> Law {
+    fn deliver(&mut self, world: &World, source: &Source, outcome: PageOutcome, history: &Histories) -> Law {
         let slot = &world.bus.slots(&source.partition)[usize::try_from(source.offset).unwrap()];
         let Some(Value::Page(page)) = &slot.value else { return Err(format!("{source} is no page")) };
         let is_right = match &outcome {
@@ -91,10 +107,11 @@ impl Deliveries {
         }
         let before = self.delivered.entry(source.clone()).or_default();
         let is_exempt = history.is_reopened(source) || history.is_withdrawn(source);
-        if !before.is_empty() && !before.contains(&outcome) && !is_exempt {
+        let before = before.clone();
+        if !before.is_empty() && !before.iter().any(|before| self.are_same(before, &outcome)) && !is_exempt {
             return Err(format!("L4 {source} was delivered as {outcome:?}, before as {before:?}"));
         }
-        before.push(outcome);
+        self.delivered.entry(source.clone()).or_default().push(outcome);
         Ok(())
     }
 
@@ -105,9 +122,19 @@ impl Deliveries {
 
     /// Returns whether a page was delivered with this verdict.
     pub(super) fn has_delivered(&self, page: &JudgedPage) -> bool {
-        let verdict = page.verdict.without_original();
-        let is_it = |end: &PageOutcome| matches!(end, PageOutcome::Judged(given) if **given == verdict);
-        self.of(&page.source).iter().any(is_it)
+        let judged = PageOutcome::Judged(Arc::new(page.verdict.without_original()));
+        self.of(&page.source).iter().any(|end| self.are_same(end, &judged))
+    }
+
+    /// Returns whether a page was delivered as the original that this verdict made it, or that another scheme did.
+    pub(super) fn has_delivered_original(&self, page: &JudgedPage) -> bool {
+        let is_original = |end: &PageOutcome| match end {
+            PageOutcome::Judged(verdict) => {
+                verdict.answer.page().is_some_and(|page| !matches!(page.decision, Decision::Duplicate { .. }))
+            }
+            PageOutcome::DeadLetter(_) | PageOutcome::Tombstone => false,
+        };
+        self.has_delivered(page) || self.has_earlier && self.of(&page.source).iter().any(is_original)
     }
 
     /// Returns the highest committed position of a partition.

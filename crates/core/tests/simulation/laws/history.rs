@@ -54,6 +54,7 @@ impl VerdictHistory {
         world: &World,
         (log, at): (LogPartition, i64),
         verdict: &Verdict,
+        earlier: Option<&Self>,
         deliveries: &Deliveries,
         notes: &mut Notes,
     ) -> Law {
@@ -64,7 +65,7 @@ impl VerdictHistory {
                 }
                 if let Some(of) = page.decision.matched() {
                     let is_duplicate = matches!(page.decision, Decision::Duplicate { .. });
-                    self.match_with(&page.source, &of.source, verdict, is_duplicate)?;
+                    self.match_with(&page.source, &of.source, verdict, is_duplicate, earlier)?;
                 }
             }
             Answer::Withdrawn { source, .. } => drop(self.withdrawn.insert(source.clone())),
@@ -89,12 +90,21 @@ impl VerdictHistory {
         Ok(())
     }
 
-    /// Checks that a page is matched with an original.
-    fn match_with(&mut self, page: &Source, original: &Source, verdict: &Verdict, is_duplicate: bool) -> Law {
+    /// Checks that a page is matched with an original, perhaps one of the earlier scheme.
+    fn match_with(
+        &mut self,
+        page: &Source,
+        original: &Source,
+        verdict: &Verdict,
+        is_duplicate: bool,
+        earlier: Option<&Self>,
+    ) -> Law {
         if original == page {
             return Err(format!("L8 {page} is its own duplicate"));
         }
-        let Some((made, is_awaited)) = self.of(original).iter().rev().find_map(made_original) else {
+        let own = self.of(original).iter().rev().find_map(made_original);
+        let made = own.or_else(|| earlier?.of(original).iter().rev().find_map(made_original));
+        let Some((made, is_awaited)) = made else {
             return Err(format!("L3 {page} has the original {original}, which is none"));
         };
         if is_duplicate && is_awaited {

@@ -191,6 +191,23 @@ impl LogCopy {
         Ok(if self.oracle.can_judge() { "verdicts of the oracle" } else { "others" })
     }
 
+    /// Checks that a verdict of the dual period is that of the earlier scheme, which has judged the page first. Returns
+    /// whether it is; once nobody can say what that was, the page is judged by itself.
+    pub(super) fn check_taken_over(&self, verdict: &Verdict, earlier: &VerdictHistory) -> Result<bool, String> {
+        let is_dual = self.oracle.rules.as_ref().is_some_and(|rules| rules.dual.is_some());
+        let Some(page) = verdict.answer.page().filter(|_| is_dual) else { return Ok(false) };
+        let decided = page.decision.without_original();
+        let is_same =
+            |verdict: &Verdict| verdict.answer.page().is_some_and(|page| page.decision.without_original() == decided);
+        if earlier.has_verdict(&page.source, is_same) {
+            return Ok(true);
+        }
+        if earlier.has_verdict(&page.source, |verdict| verdict.answer.page().is_some()) {
+            return Err(format!("the earlier scheme has judged {} in another way", page.source));
+        }
+        Err(format!("the earlier scheme was not asked about {}", page.source))
+    }
+
     /// Checks that no position that is reopened is still to be delivered.
     pub(super) fn check_reopening(&self, partition: &PartitionId, range: Range<i64>) -> Law {
         let mut reopened = self.undelivered.range(partition.at(range.start)..partition.at(range.end));

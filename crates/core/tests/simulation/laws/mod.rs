@@ -10,12 +10,12 @@ mod log_copy;
 use std::collections::BTreeMap;
 
 use dupgate_core::judge::Judge;
-use dupgate_core::protocol::{Answer, LogPartition, VerdictBatch, VerdictRecord};
+use dupgate_core::protocol::{Answer, LogPartition, Verdict, VerdictBatch, VerdictRecord};
 use dupgate_core::record::{PartitionId, Source};
 use dupgate_core::worker::PageOutcome;
 
 use crate::bus::SlotState;
-use crate::world::{GROUP, World, verdicts_of};
+use crate::world::{GROUP, Given, World, verdicts_of};
 use deliveries::Deliveries;
 use history::VerdictHistory;
 use log_copy::LogCopy;
@@ -26,9 +26,49 @@ type Law = Result<(), String>;
 /// The state of all checks.
 pub(crate) struct Laws {
     logs: Vec<LogCopy>,
-    history: VerdictHistory,
+    history: Histories,
     deliveries: Deliveries,
     notes: Notes,
+}
+
+/// What was judged by each scheme.
+#[derive(Default)]
+struct Histories {
+    /// Number of logs of the current scheme; after them come those of the earlier one.
+    current_logs: usize,
+    current: VerdictHistory,
+    earlier: VerdictHistory,
+}
+
+impl Histories {
+    fn of(&mut self, log: LogPartition) -> &mut VerdictHistory {
+        if self.is_current(log) { &mut self.current } else { &mut self.earlier }
+    }
+
+    fn is_current(&self, log: LogPartition) -> bool {
+        log.index() < self.current_logs
+    }
+
+    /// Returns whether one of the verdicts of a page is this one.
+    fn has_verdict(&self, source: &Source, wanted: impl Fn(&Verdict) -> bool) -> bool {
+        self.current.has_verdict(source, &wanted) || self.earlier.has_verdict(source, wanted)
+    }
+
+    fn is_reopened(&self, source: &Source) -> bool {
+        self.current.is_reopened(source) || self.earlier.is_reopened(source)
+    }
+
+    fn is_withdrawn(&self, source: &Source) -> bool {
+        self.current.is_withdrawn(source) || self.earlier.is_withdrawn(source)
+    }
+
+    /// Checks a verdict that a worker gave a page.
+    fn check_given(&mut self, given: &Given) -> Law {
+        let is_given = |verdict: &Verdict| verdict.without_original() == *given.verdict;
+        let source = given.verdict.answer.judged_source();
+        let is_of_earlier = source.is_some_and(|source| self.earlier.has_verdict(source, is_given));
+        if is_of_earlier { self.earlier.check_given(given) } else { self.current.check_given(given) }
+    }
 }
 
 /// What the checks report besides violations.
@@ -46,11 +86,12 @@ impl Notes {
 }
 
 impl Laws {
-    pub(crate) fn new(logs: usize) -> Self {
+    pub(crate) fn new(logs: usize, has_earlier: bool) -> Self {
+        let all = logs * if has_earlier { 2 } else { 1 };
         Self {
-            logs: LogPartition::first(logs).map(LogCopy::new).collect(),
-            history: VerdictHistory::default(),
-            deliveries: Deliveries::default(),
+            logs: LogPartition::first(all).map(LogCopy::new).collect(),
+            history: Histories { current_logs: logs, ..Histories::default() },
+            deliveries: Deliveries::new(has_earlier),
             notes: Notes::default(),
         }
     }
@@ -58,7 +99,7 @@ impl Laws {
     /// Starts again with empty logs, and keeps the statistics.
     pub(crate) fn restart(&mut self) {
         let statistics = std::mem::take(&mut self.notes.statistics);
-        *self = Self::new(self.logs.len());
+        *self = Self::new(self.logs.len(), false);
         self.notes.statistics = statistics;
     }
 
@@ -88,7 +129,7 @@ impl Laws {
                 is_changed = true;
             }
             let own = &mut self.logs[log.index()];
-            if own.check_trim(world, &self.history)? {
+            if own.check_trim(world, self.history.of(log))? {
                 self.notes.count("trims");
             }
             if is_changed {
@@ -142,7 +183,21 @@ impl Laws {
             if let Answer::Reopened { partition, from, to } = &verdict.answer {
                 own.check_reopening(partition, *from..*to)?;
             }
-            self.history.take(world, (log, offset), verdict, &self.deliveries, &mut self.notes)?;
+            let histories = &mut self.history;
+            if histories.is_current(log) {
+                *self.notes.statistics.entry("verdicts taken over").or_default() +=
+                    u64::from(own.check_taken_over(verdict, &histories.earlier)?);
+                histories.current.take(
+                    world,
+                    (log, offset),
+                    verdict,
+                    Some(&histories.earlier),
+                    &self.deliveries,
+                    &mut self.notes,
+                )?;
+            } else {
+                histories.earlier.take(world, (log, offset), verdict, None, &self.deliveries, &mut self.notes)?;
+            }
             own.follow(verdict)?;
             self.notes.count("verdicts");
         }
@@ -165,8 +220,8 @@ impl Laws {
     /// Checks that every duplicate has an original that was delivered as unique.
     pub(crate) fn check_originals(&mut self, world: &mut World) {
         let mut exempt = 0;
-        for (copy, original) in self.history.duplicates() {
-            if !self.deliveries.has_delivered(copy) || self.deliveries.has_delivered(original) {
+        for (copy, original) in self.history.current.duplicates().chain(self.history.earlier.duplicates()) {
+            if !self.deliveries.has_delivered(copy) || self.deliveries.has_delivered_original(original) {
                 continue;
             }
             if self.history.is_withdrawn(&original.source) {
@@ -195,7 +250,8 @@ impl Laws {
     /// Checks that a worker that waits because a verdict cannot be read back does so for the reason that the design
     /// gives: the log was trimmed after the page was delivered.
     pub(crate) fn check_unreadable(&self, world: &World, log: LogPartition, source: &Source) -> Law {
-        if self.history.is_kept(source, world.bus.start(&verdicts_of(log))) {
+        let history = if self.history.is_current(log) { &self.history.current } else { &self.history.earlier };
+        if history.is_kept(source, world.bus.start(&verdicts_of(log))) {
             Err(format!("{source} waits although the verdict log holds its verdict"))
         } else if source.offset >= self.high(&source.partition) {
             Err(format!("swallowed: {source} counts as judged, was never delivered, and no verdict is left"))

@@ -18,7 +18,7 @@ use super::language::{Command, Length, Roles, State, Written};
 use crate::bus::{Fetched, MemberId};
 use crate::judge_driver::JudgeDriver;
 use crate::laws::Laws;
-use crate::pages::WorldPage;
+use crate::pages::{Scheme, WorldPage};
 use crate::settings::worker_settings;
 use crate::worker_driver::WorkerDriver;
 use crate::world::{GROUP, Moment, Step, Value, World, judges_of};
@@ -75,7 +75,7 @@ impl Stage {
         world.crash_at = Some((u64::MAX, Moment::Before));
         Self {
             world,
-            laws: Laws::new(1),
+            laws: Laws::new(1, false),
             processes: BTreeMap::new(),
             disks: BTreeMap::new(),
             failures: BTreeMap::new(),
@@ -182,6 +182,7 @@ impl Stage {
                     number_guard: Some(PerMille(500)),
                     simhash_similarity: None,
                     same_site: None,
+                    dual: None,
                 },
                 new_log: LogIdentity(self.world.rng.next()),
                 cold_start: ColdStart::Stop,
@@ -209,7 +210,7 @@ impl Stage {
                 pacing: Pacing { lead: Duration::from_mins(1), reach: Duration::from_mins(2), ..base.pacing },
                 ..base
             };
-            WorkerDriver::new(&mut self.world, name, is_static.then(|| name.to_owned()), 2, &settings)
+            WorkerDriver::new(&mut self.world, name, is_static.then(|| name.to_owned()), 2, &settings, Scheme::Current)
         });
         self.world.log(|| format!("START {name}"));
         self.processes.insert(name.to_owned(), Process { worker, judge, frozen: false });

@@ -2,7 +2,7 @@
 //! stream time back.
 
 use dupgate_core::protocol::{ForgetTarget, LogPartition, Request, RequestBody};
-use dupgate_core::record::{PartitionId, Timestamp};
+use dupgate_core::record::{PartitionId, Source, Timestamp};
 use dupgate_core::worker::Mode;
 
 use super::Schedule;
@@ -30,13 +30,18 @@ impl Schedule {
             6..8 => {
                 let log = self.world.rng.below(self.world.logs);
                 let log = LogPartition(u32::try_from(log).unwrap());
-                let live = self.laws.live(log);
+                let mut logs = vec![log];
+                logs.extend(self.world.has_earlier.then(|| self.world.earlier(log)));
+                let live: Vec<Source> = logs.iter().flat_map(|&log| self.laws.live(log)).collect();
                 if !live.is_empty() {
                     let target = ForgetTarget::Source(live[self.world.rng.below(live.len())].clone());
                     let by_id = ForgetTarget::Id(crate::pages::id_of(self.world.rng.next() % 10));
                     let target = if self.world.rng.chance(500) { target } else { by_id };
                     let request = self.world.new_request();
-                    self.world.send(log, Request { id: request, body: RequestBody::Forget(target) }, None);
+                    for log in logs {
+                        let body = RequestBody::Forget(target.clone());
+                        self.world.send(log, Request { id: request, body }, None);
+                    }
                 }
             }
             8 => {
@@ -69,7 +74,7 @@ impl Schedule {
         let request = self.world.new_request();
         self.world.log(|| format!("OPERATOR: reopen {input} {from}..{to} (request {})", request.0));
         self.laws.count("reopened");
-        for log in LogPartition::first(self.world.logs) {
+        for log in LogPartition::first(self.world.all_logs()) {
             let body = RequestBody::Reopen { partition: input.clone(), from, to };
             self.world.send(log, Request { id: request, body }, None);
         }
@@ -79,7 +84,7 @@ impl Schedule {
     fn set_time(&mut self, time: i64) {
         let request = self.world.new_request();
         self.world.log(|| format!("OPERATOR: set the time to {time} (request {})", request.0));
-        for log in LogPartition::first(self.world.logs) {
+        for log in LogPartition::first(self.world.all_logs()) {
             let body = RequestBody::SetTime(Timestamp::from_millis(time));
             self.world.send(log, Request { id: request, body }, None);
         }

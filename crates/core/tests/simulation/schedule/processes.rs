@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use dupgate_core::judge::{ColdStart, JudgeSettings};
-use dupgate_core::protocol::LogIdentity;
+use dupgate_core::protocol::{DualPeriod, LogIdentity, LogPartition, Rules};
 use dupgate_core::worker::{Blocked, WorkerSettings};
 
 use super::faults::PROCESS;
 use super::rules::kept;
 use super::{Process, Schedule};
 use crate::judge_driver::JudgeDriver;
+use crate::pages::Scheme;
 use crate::settings::worker_settings;
 use crate::worker_driver::WorkerDriver;
 use crate::world::{GROUP, Step, judges_of};
@@ -21,9 +22,14 @@ impl Schedule {
         let instance = &self.instances[number];
         let ms = Duration::from_millis;
         let keep = kept(&instance.rules);
-        let judges = instance.serves.iter().map(|&log| {
+        let scheme = instance.scheme;
+        let current = instance.serves.iter().copied().filter(|_| scheme != Scheme::Earlier);
+        let earlier = instance.serves.iter().map(|&log| world.earlier(log)).filter(|_| scheme != Scheme::Current);
+        let logs: Vec<LogPartition> = current.chain(earlier).collect();
+        let judges = logs.into_iter().map(|log| {
+            let is_dual = scheme == Scheme::Dual && log.index() < world.logs;
             let settings = JudgeSettings {
-                rules: instance.rules.clone(),
+                rules: Rules { dual: is_dual.then_some(DualPeriod::Begun), ..instance.rules.clone() },
                 new_log: LogIdentity(world.rng.next()),
                 cold_start: ColdStart::Stop,
                 commit_interval: ms(2),
@@ -50,7 +56,8 @@ impl Schedule {
             ..worker_settings()
         };
         let id = instance.static_id.clone();
-        let worker = instance.works.then(|| WorkerDriver::new(world, &instance.name, id, instance.limit, &settings));
+        let (name, limit) = (&instance.name, instance.limit);
+        let worker = instance.works.then(|| WorkerDriver::new(world, name, id, limit, &settings, scheme));
         world.log(|| format!("START {}", instance.name));
         self.processes.push(Process { instance: number, worker, judges, paused: 0, stopping: false });
     }

@@ -45,6 +45,7 @@ pub(super) fn rules(rng: &mut Rng, plain: bool) -> Rules {
             number_guard: Some(PerMille(500)),
             simhash_similarity: None,
             same_site: None,
+            dual: None,
         };
     }
     Rules {
@@ -73,6 +74,7 @@ pub(super) fn rules(rng: &mut Rng, plain: bool) -> Rules {
         number_guard: rng.pick(&[None, Some(PerMille(500)), Some(PerMille(700))]),
         simhash_similarity: None,
         same_site: None,
+        dual: None,
     }
 }
 

@@ -106,6 +106,7 @@ pub(super) fn requests() -> Vec<Request> {
             is_variant: number % 2 == 1,
             fingerprints,
             digest: PageDigest(0xD16E_5700 + u32::from(present)),
+            earlier: None,
         })
     };
     let mut bodies: Vec<RequestBody> = (0..).zip([0x00, 0x55, 0xAA, 0xFF]).map(page).collect();
@@ -216,6 +217,7 @@ pub(super) fn rules() -> Rules {
         number_guard: Some(PerMille(500)),
         simhash_similarity: Some(PerMille(210)),
         same_site: Some(SameSite { containment: PerMille(950) }),
+        dual: None,
     }
 }
 

@@ -138,7 +138,7 @@ fn a_length_beyond_the_end_reserves_nothing() {
 
 #[test]
 fn a_head_without_a_meaning_is_refused() {
-    let known = [0x00, 0x10, 1, 2, 3, 4, 5];
+    let known = [0x00, 0x10, 0x20, 0x30, 1, 2, 3, 4, 5];
     for head in (0..=255).filter(|head| !known.contains(head)) {
         // No topics, no partitions, one request, its id.
         let body = [&[0, 0, 1, head][..], &[0; 8]].concat();

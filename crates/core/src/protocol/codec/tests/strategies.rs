@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fingerprint::{AddressHash, PerMille, SameSite, SiteHash, TitleHash};
-use crate::protocol::{Leap, MatchedBy, RequestOffset, VerdictOffset};
+use crate::protocol::{DualPeriod, Leap, MatchedBy, RequestOffset, VerdictOffset};
 
 fn partitions() -> impl Strategy<Value = PartitionId> {
     (prop_oneof![Just("pages".to_owned()), ".{0,6}"], prop_oneof![0..3, any::<i32>()])
@@ -89,21 +89,25 @@ pub(super) fn requests() -> impl Strategy<Value = Request> {
         (sites(), addresses(), titles(), any::<bool>()),
         fingerprints(),
         digests(),
+        prop::option::of(decisions().prop_map(|decision| Box::new(decision.without_original()))),
     )
-        .prop_map(|(source, event_time, id, scope, (site, address, title, is_variant), fingerprints, digest)| {
-            RequestBody::Page(PageRequest {
-                source,
-                event_time,
-                id,
-                scope,
-                site,
-                address,
-                title,
-                is_variant,
-                fingerprints,
-                digest,
-            })
-        });
+        .prop_map(
+            |(source, event_time, id, scope, (site, address, title, is_variant), fingerprints, digest, earlier)| {
+                RequestBody::Page(PageRequest {
+                    source,
+                    event_time,
+                    id,
+                    scope,
+                    site,
+                    address,
+                    title,
+                    is_variant,
+                    fingerprints,
+                    digest,
+                    earlier,
+                })
+            },
+        );
     let body = prop_oneof![
         4 => page,
         1 => (sources(), reasons()).prop_map(|(source, reason)| RequestBody::Withdraw { source, reason }),
@@ -145,14 +149,18 @@ fn originals() -> BoxedStrategy<NewOriginal> {
         .boxed()
 }
 
-fn single_verdicts() -> BoxedStrategy<Verdict> {
-    let decision = prop_oneof![
+fn decisions() -> BoxedStrategy<Decision> {
+    prop_oneof![
         prop::option::of(originals()).prop_map(|original| Decision::Unique { original }),
         (matches(), prop::option::of(originals())).prop_map(|(of, original)| Decision::Update { of, original }),
         (matches(), prop::option::of(originals())).prop_map(|(of, original)| Decision::Template { of, original }),
         matches().prop_map(|of| Decision::Duplicate { of }),
-    ];
-    let page = (sources(), times(), digests(), decision).prop_map(|(source, event_time, digest, decision)| {
+    ]
+    .boxed()
+}
+
+fn single_verdicts() -> BoxedStrategy<Verdict> {
+    let page = (sources(), times(), digests(), decisions()).prop_map(|(source, event_time, digest, decision)| {
         Answer::Page(PageVerdict { source, event_time, digest, decision })
     });
     let answer = prop_oneof![
@@ -179,7 +187,8 @@ fn rules() -> BoxedStrategy<Rules> {
         (spans(), spans(), spans()).prop_map(|(exact, simhash, minhash)| PerStage { exact, simhash, minhash });
     let same_id = prop_oneof![Just(SameId::Update), Just(SameId::Duplicate)];
     let share = || prop::option::of(shares());
-    let guards = (same_id, share(), share(), share());
+    let dual = prop::option::of(prop_oneof![Just(DualPeriod::Begun), times().prop_map(DualPeriod::Until)]);
+    let guards = (same_id, share(), share(), share(), dual);
     let minhash = prop::option::of(minhash_rules());
     (prop::collection::vec(stages(), 0..4), any::<u8>(), windows, spans(), spans(), any::<u64>(), guards, minhash)
         .prop_map(|(stages, max_distance, windows, lateness, max_future_skew, max_entries, guards, minhash)| Rules {
@@ -194,6 +203,7 @@ fn rules() -> BoxedStrategy<Rules> {
             number_guard: guards.1,
             simhash_similarity: guards.2,
             same_site: guards.3.map(|containment| SameSite { containment }),
+            dual: guards.4,
         })
         .boxed()
 }
