@@ -173,10 +173,18 @@ proptest! {
 
     #[test]
     fn buffers_used_before_change_nothing(texts in prop::collection::vec("[a-z天地玄黄 ]{1,80}", 1..6)) {
+        // A reader of another scheme uses them in turn.
+        let other = reader(|input, _, settings| {
+            input.format = Format::Text;
+            settings.minhash.form = SketchForm::new(40, SlotBits::B8).ok();
+            settings.minhash.min_shingles = 1;
+        });
         let mut scratch = Scratch::default();
         for text in texts {
             let raw = RawRecord { key: None, value: Some(text.as_bytes()), headers: &() };
-            prop_assert_eq!(plain().read(&raw, &mut scratch), plain().read(&raw, &mut Scratch::default()));
+            for reader in [plain(), &other] {
+                prop_assert_eq!(reader.read(&raw, &mut scratch), reader.read(&raw, &mut Scratch::default()));
+            }
         }
     }
 }
