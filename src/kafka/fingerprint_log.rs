@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::after;
+use crossbeam_channel::{Receiver, after, tick};
 use dupgate_core::judge::Asked;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
@@ -52,9 +52,48 @@ pub fn denied_append(topic: &str) -> Denied {
     Denied { operation: "Write", resource: "topic", name: topic.to_owned() }
 }
 
+/// Interval of looks at a producer that may be stuck.
+const SILENCE_INTERVAL: Duration = Duration::from_secs(3);
+
+/// Intervals without an acknowledgement after which a producer with records is replaced: longer than brokers stall. Each
+/// replacement doubles them, up to [`MAX_PATIENCE`].
+const PATIENCE: u32 = 5;
+
+const MAX_PATIENCE: u32 = 20;
+
+/// Finds a producer whose records are not acknowledged, although brokers answer.
+struct Silence {
+    intervals: u32,
+    patience: u32,
+}
+
+impl Silence {
+    const fn new() -> Self {
+        Self { intervals: 0, patience: PATIENCE }
+    }
+
+    /// Notes that a record was acknowledged.
+    const fn end(&mut self) {
+        *self = Self::new();
+    }
+
+    /// Notes that an interval has passed. Returns whether to replace the producer.
+    fn passes(&mut self, has_records: bool, answers: bool) -> bool {
+        // While no broker answers, another client would not help.
+        self.intervals = if has_records && answers { self.intervals + 1 } else { 0 };
+        let is_stuck = self.intervals >= self.patience;
+        if is_stuck {
+            (self.intervals, self.patience) = (0, self.patience.saturating_mul(2).min(MAX_PATIENCE));
+        }
+        is_stuck
+    }
+}
+
 /// A writer of the fingerprint log.
 pub struct RequestLog {
     producer: RenewedClient<ThreadedProducer<LoggingContext<Sink>>>,
+    silence: Silence,
+    looks: Receiver<std::time::Instant>,
     sink: Sink,
     in_flight: Arc<InFlight>,
     topic: String,
@@ -120,7 +159,8 @@ impl RequestLog {
         let (config, reports) = (config.clone(), sink.clone());
         let create = move || config.create_with_context(LoggingContext(reports.clone()));
         let producer = RenewedClient::new(format!("producer of {topic}"), create)?;
-        Ok(Self { producer, sink, in_flight, topic, waiting: vec![Vec::new(); partitions] })
+        let (silence, looks) = (Silence::new(), tick(SILENCE_INTERVAL));
+        Ok(Self { producer, silence, looks, sink, in_flight, topic, waiting: vec![Vec::new(); partitions] })
     }
 
     /// Takes a request, and sends it with the next [`RequestLog::send`], or as soon as a record is full.
@@ -148,14 +188,19 @@ impl RequestLog {
         }
     }
 
-    /// Replaces a client that has lost its brokers. Call it periodically; it may take a second and a half while no
-    /// broker answers.
+    /// Replaces a client that has lost its brokers, or that asks a former leader of a topic that was created again. Call
+    /// it periodically; it may take a second and a half while no broker answers.
     pub fn replace_if_lost(&mut self) {
         if self.sink.acknowledged.swap(false, Ordering::Relaxed) {
             self.producer.answered();
+            self.silence.end();
         }
         // When the old client closes, it reports the records that it still holds as uncertain.
         self.producer.replace_if_lost(|| Some(self.topic.clone()), |_, _| Ok(()));
+        let has_records = self.producer.in_flight_count() > 0;
+        if self.looks.try_recv().is_ok() && self.silence.passes(has_records, self.producer.answers()) {
+            self.producer.replace_stuck("no record is acknowledged");
+        }
     }
 
     /// Waits until the client has delivered or given up everything that it was handed, but at most `timeout`.
@@ -299,6 +344,20 @@ mod tests {
     use super::*;
     use crate::protocol::RequestBody;
     use crate::record::{PartitionId, Reject};
+
+    #[test]
+    fn a_producer_is_stuck_if_brokers_answer_and_acknowledge_nothing_for_a_while() {
+        let mut silence = Silence::new();
+        let after = |silence: &mut Silence| (1..100).find(|_| silence.passes(true, true));
+        assert_eq!((after(&mut silence), after(&mut silence), after(&mut silence)), (Some(5), Some(10), Some(20)));
+        assert_eq!(after(&mut silence), Some(20));
+        silence.end();
+        assert_eq!(after(&mut silence), Some(5));
+        for (has_records, answers) in [(false, true), (true, false)] {
+            assert!((0..3).all(|_| !silence.passes(true, true)));
+            assert!(!silence.passes(has_records, answers));
+        }
+    }
 
     #[test]
     fn requests_count_as_backlog_until_they_are_given_up() {

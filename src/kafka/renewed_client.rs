@@ -7,7 +7,8 @@
 //!
 //! librdkafka also ignores the leader of a topic that was deleted and created again, until it has changed as often as that
 //! of the former topic (issue 4898): a client that does not see the topic missing in between asks the former leader
-//! forever, without an error. [`StallWatch`] finds such a partition: the brokers have records of it that do not arrive.
+//! forever, without an error. [`StallWatch`] finds such a partition: the brokers have records of it that do not arrive. A
+//! producer's owner finds it by records that are never acknowledged.
 //!
 //! Its owner calls [`RenewedClient::replace_if_lost`] periodically, on the thread that polls the client; an owner that
 //! reads calls [`RenewedClient::replace_if_stalled`], too. The old client is kept until a new one has taken over; if that
@@ -341,6 +342,11 @@ impl<C: WatchedClient> RenewedClient<C> {
             self.watchdog.begin_again();
         }
         is_replaced
+    }
+
+    /// Replaces a client that brokers answer, and that is stuck all the same; returns whether it did.
+    pub(super) fn replace_stuck(&mut self, why: &str) -> bool {
+        self.replace(why, |_, _| Ok(()))
     }
 
     /// Replaces the client; returns whether it did.
