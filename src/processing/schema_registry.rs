@@ -121,7 +121,11 @@ pub(crate) fn connect_waiting(
 fn attach(settings: &mut Settings, patience: Patience, clock: Clock) -> Result<(), Fatal> {
     if let Some(registry) = &settings.input.schema_registry {
         let registry = SchemaRegistry::new(registry, patience, clock).map_err(|error| Reason::Config.because(error))?;
-        settings.record.schemas = Schemas::of(Arc::new(registry));
+        let schemas = Schemas::of(Arc::new(registry));
+        if let Some(previous) = &mut settings.previous {
+            previous.record.schemas = schemas.clone();
+        }
+        settings.record.schemas = schemas;
     }
     Ok(())
 }

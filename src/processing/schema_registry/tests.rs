@@ -9,6 +9,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::config::{ExternalInputs, Layers, Purpose};
 
 /// Serves answers by path, as a registry does, and keeps the heads of the requests.
 struct Server {
@@ -240,4 +241,18 @@ fn identity_and_certificates_are_those_of_the_settings() {
     std::fs::write(&ca_file, "nothing").unwrap();
     let why = probe(&of(None, Some(&ca_file)), Clock::start()).unwrap_err().to_string();
     assert!(why.contains("holds no certificate"), "{why}");
+}
+
+#[test]
+fn the_settings_before_a_change_of_the_scheme_have_the_registry_too() {
+    let mut layers = Layers::default();
+    let registry = "input.schema_registry.url=http://127.0.0.1:1";
+    for set in ["input.format=avro", registry, "match.simhash.bits=128", "previous.match.simhash.bits=64"] {
+        layers.set(set);
+    }
+    let mut settings = layers.resolve(&ExternalInputs::default(), Purpose::Sieve).unwrap().0;
+    connect(&mut settings, Clock::start()).unwrap();
+    for settings in [settings.previous.as_deref().unwrap(), &settings] {
+        assert!(format!("{:?}", settings.record.schemas).starts_with("Schemas(Some("), "{:?}", settings.record.schemas);
+    }
 }
