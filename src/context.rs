@@ -7,8 +7,9 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::config::Properties;
 use crate::config::settings::{Kafka, Settings};
-use crate::error::Fatal;
+use crate::error::{Fatal, Reason};
 use crate::fatal::failure;
+use crate::fingerprint::Fingerprinter;
 use crate::kafka::admin::{Brokers, LogNames};
 use crate::kafka::budget::{ByteBudget, InFlight};
 use crate::kafka::client::{ClientSettings, ConnectionSettings, ConsumerTimeouts, ProducerSettings};
@@ -125,10 +126,15 @@ impl ServiceContext {
 
     /// Returns the context of a log partition's scheme, and its number there.
     fn of(&self, log: LogPartition) -> (&Self, LogPartition) {
-        match (&self.earlier, log.index().checked_sub(self.own_logs())) {
-            (Some(earlier), Some(number)) => (earlier, LogPartition::at(number)),
+        match (&self.earlier, self.number_of_earlier(log)) {
+            (Some(earlier), Some(number)) => (earlier, number),
             _ => (self, log),
         }
+    }
+
+    /// Returns the number that a log partition of the earlier scheme has there; `None` if it is one of ours.
+    pub(crate) fn number_of_earlier(&self, log: LogPartition) -> Option<LogPartition> {
+        log.index().checked_sub(self.own_logs()).map(LogPartition::at)
     }
 
     /// Returns the number of a log partition in checks, log lines and names of threads.
@@ -231,6 +237,16 @@ pub(crate) fn heartbeat(context: &ServiceContext, name: &str) -> Box<dyn Fn() + 
 #[must_use]
 pub fn judge_group(input_group: &str, scheme: &str, log: &dyn std::fmt::Display) -> String {
     format!("{input_group}.judge.{scheme}.{log}")
+}
+
+/// Creates what reads pages by the scheme of these settings.
+///
+/// # Errors
+///
+/// The settings do not go together.
+pub(crate) fn fingerprinter(settings: &Settings) -> Result<Fingerprinter, Fatal> {
+    Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
+        .map_err(|error| Reason::Config.because(error))
 }
 
 fn number(log: LogPartition) -> i32 {

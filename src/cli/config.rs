@@ -14,6 +14,7 @@ use crate::config::{
 };
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::SchemeId;
+use crate::protocol::DualPeriod;
 use crate::replay::warm::fits;
 
 /// The minimal configuration of a service.
@@ -342,14 +343,15 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(ChangeImpact, Strin
 /// Says what a change of the scheme takes that `previous` bridges.
 fn dual_period(old: &SchemeId, new: &SchemeId, previous: &Settings, will: &Settings) -> String {
     let rules = &will.rules;
-    let period = rules.windows.max() + rules.windows.max() / 4 + rules.lateness;
+    let to_change = DualPeriod::time_to_change(rules);
+    let period = rules.windows.max() + to_change + rules.lateness;
     let memory = ByteSize(will.index.max_memory.saturating_add(previous.index.max_memory));
     format!(
         "new scheme {old} -> {new}, bridged by previous: {old} decides until the new index knows a window, after about {} of \
          event time, and no duplicate is missed; until then text work and requests are those of both, and judges hold two \
          indexes (up to {memory}). Replace all instances within {}, in any order",
         output::span(period),
-        output::span(rules.windows.max() / 4)
+        output::span(to_change)
     )
 }
 

@@ -133,12 +133,12 @@ pub fn resolve(raw: &Raw, given: &ExternalInputs, purpose: Purpose) -> Result<(S
 
 /// Resolves the settings before a change of the scheme.
 fn previous(raw: &Raw, given: &ExternalInputs, now: &Settings, found: &mut Findings) -> Option<Box<Settings>> {
-    let others = found.problems.len();
-    for path in leaves(&raw.previous) {
+    let (others, paths) = (found.problems.len(), leaves(&raw.previous));
+    for path in &paths {
         let key = format!("previous.{path}");
         if SECRET_SLOTS.contains(&path.as_str()) {
             found.refuse(key, "a secret cannot be changed in this way: fill the new index with `dupgate index warm`");
-        } else if decides(&path) != ChangeImpact::Scheme {
+        } else if decides(path) != ChangeImpact::Scheme {
             found.refuse(key, "decides no fingerprints: only settings that do belong here");
         }
     }
@@ -159,8 +159,7 @@ fn previous(raw: &Raw, given: &ExternalInputs, now: &Settings, found: &mut Findi
         }
         Ok((before, _)) => Some(Box::new(before)),
         Err(refused) => {
-            let of_previous = leaves(&raw.previous);
-            for problem in refused.problems.into_iter().filter(|problem| of_previous.contains(&problem.path)) {
+            for problem in refused.problems.into_iter().filter(|problem| paths.contains(&problem.path)) {
                 found.refuse(format!("previous.{}", problem.path), problem.message);
             }
             None

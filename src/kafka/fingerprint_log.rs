@@ -18,7 +18,7 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use super::budget::{InFlight, InFlightGuard};
 use super::client::LoggingContext;
 use super::errors::{Denied, denied};
-use super::renewed_client::RenewedClient;
+use super::renewed_client::{Patience, RenewedClient};
 use crate::protocol::{LogPartition, Request, RequestId, RequestOffset, decode_requests, encode_requests};
 use crate::record::{PartitionId, Timestamp};
 
@@ -62,30 +62,25 @@ const PATIENCE: u32 = 5;
 const MAX_PATIENCE: u32 = 20;
 
 /// Finds a producer whose records are not acknowledged, although brokers answer.
-struct Silence {
-    intervals: u32,
-    patience: u32,
-}
+struct Silence(Patience);
 
 impl Silence {
     const fn new() -> Self {
-        Self { intervals: 0, patience: PATIENCE }
+        Self(Patience::new(PATIENCE, MAX_PATIENCE))
     }
 
     /// Notes that a record was acknowledged.
     const fn end(&mut self) {
-        *self = Self::new();
+        self.0.begin_again();
     }
 
     /// Notes that an interval has passed. Returns whether to replace the producer.
     fn passes(&mut self, has_records: bool, answers: bool) -> bool {
-        // While no broker answers, another client would not help.
-        self.intervals = if has_records && answers { self.intervals + 1 } else { 0 };
-        let is_stuck = self.intervals >= self.patience;
-        if is_stuck {
-            (self.intervals, self.patience) = (0, self.patience.saturating_mul(2).min(MAX_PATIENCE));
+        if has_records && answers {
+            return self.0.is_over(answers);
         }
-        is_stuck
+        self.0.moves();
+        false
     }
 }
 

@@ -72,15 +72,49 @@ struct StallWatch {
     last: Option<PartitionId>,
     /// A partition that stands still, and its next offset.
     suspect: Option<(PartitionId, Option<i64>)>,
-    /// Intervals that `suspect` has stood still.
+    /// For how long `suspect` may stand still.
+    patience: Patience,
+}
+
+/// How many intervals a client may stand still before it is replaced. Each replacement doubles them, up to a limit.
+pub(super) struct Patience {
     intervals: u32,
-    patience: u32,
+    limit: u32,
+    first: u32,
+    most: u32,
+}
+
+impl Patience {
+    pub(super) const fn new(first: u32, most: u32) -> Self {
+        Self { intervals: 0, limit: first, first, most }
+    }
+
+    /// Notes that the client does not stand still.
+    pub(super) const fn moves(&mut self) {
+        self.intervals = 0;
+    }
+
+    /// Notes that the client is of use: the next one has the first patience again.
+    pub(super) const fn begin_again(&mut self) {
+        *self = Self::new(self.first, self.most);
+    }
+
+    /// Notes an interval in which the client stood still. Returns whether to replace it: not while no broker answers, when
+    /// another client would not help.
+    pub(super) fn is_over(&mut self, answers: bool) -> bool {
+        self.intervals += 1;
+        let is_over = self.intervals >= self.limit && answers;
+        if is_over {
+            (self.intervals, self.limit) = (0, self.limit.saturating_mul(2).min(self.most));
+        }
+        is_over
+    }
 }
 
 impl StallWatch {
     fn new() -> Self {
         let due = tick(STALL_INTERVAL);
-        Self { due, is_drained: false, last: None, suspect: None, intervals: 0, patience: PATIENCE }
+        Self { due, is_drained: false, last: None, suspect: None, patience: Patience::new(PATIENCE, MAX_PATIENCE) }
     }
 
     /// Looks at some partitions at the end of an interval. `is_behind` returns whether a partition has records beyond its
@@ -94,17 +128,12 @@ impl StallWatch {
             let stands_still = positions.get(&partition) == Some(&next);
             let is_behind = if stands_still { is_behind(&partition, next) } else { Some(false) };
             if is_behind == Some(false) {
-                self.intervals = 0;
+                self.patience.moves();
                 return false;
             }
-            self.intervals += 1;
-            // While no broker answers, another client would not help.
-            if self.intervals < self.patience || is_behind.is_none() {
-                self.suspect = Some((partition, next));
-                return false;
-            }
-            (self.intervals, self.patience) = (0, self.patience.saturating_mul(2).min(MAX_PATIENCE));
-            return true;
+            let is_over = self.patience.is_over(is_behind.is_some());
+            self.suspect = (!is_over).then_some((partition, next));
+            return is_over;
         }
         let rest = (self.last.take().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         let in_turn = positions.range(rest).chain(positions).take(LOOKED_AT.min(positions.len()));

@@ -90,61 +90,33 @@ pub fn submit_to(
     if let Some(previous) = &settings.previous {
         submit_unanswered(previous, bodies, timeout)?;
     }
-    let logs = settings.log_partitions().get();
     let connection = context::connection(&settings.kafka);
-    let names = log_names(settings);
     let admin = Admin::of(&connection.admin(), brokers).map_err(unavailable)?;
-    ensure_logs(&admin, &names, settings).map_err(unavailable)?;
+    ensure_logs(&admin, &log_names(settings), settings).map_err(unavailable)?;
 
     let clock = Clock::start();
     let offsets = Offsets::new(&connection.query(&settings.input.group), timeout).map_err(failure)?;
     // All answers follow the records that are committed now.
     let end = |log: &PartitionId| offsets.range(log).map(|kept| Some(VerdictOffset(kept.end))).map_err(unknown_end);
     let reading = LogReading::start(settings, end)?;
-    let (sender, appended) = unbounded();
-    let fingerprints = names.fingerprints.to_string();
-    let mut requests =
-        RequestLog::open(&connection.request_producer(), fingerprints, logs, Arc::default(), move |appended| {
-            // The receiver is gone once it has all answers.
-            let _ = sender.send(appended);
-        })
-        .map_err(failure)?;
-
-    let pairs = LogPartition::first(logs).flat_map(|log| bodies.iter().map(move |body| (log, body)));
-    let mut pending: BTreeMap<RequestId, (LogPartition, &RequestBody)> = BTreeMap::new();
-    for (log, body) in pairs {
-        let request = RequestId(random_id());
-        pending.insert(request, (log, body));
-        requests.append(log, Request { id: request, body: body.clone() });
-    }
-    requests.send();
+    let mut sent = Sent::to_judges(settings, bodies)?;
     let mut answers = Vec::new();
-    while !pending.is_empty() {
+    while !sent.pending.is_empty() {
         if clock.now() > timeout {
-            let logs: Vec<String> = pending.values().map(|(log, _)| log.to_string()).collect();
+            let logs: Vec<String> = sent.pending.values().map(|(log, _)| log.to_string()).collect();
             let why = anyhow::anyhow!(
                 "no answer from the judge of log partition {} within {timeout:?}; the request is in the log and will be answered",
                 logs.join(", ")
             );
             return Err(Reason::Unavailable.because(why));
         }
-        for Appended { request, offset } in appended.try_iter() {
-            match offset {
-                Ok(_) => {}
-                Err(NotAppended::Denied) => return Err(fatal::append_denied(&names.fingerprints)),
-                // A request is applied once, even if the log holds it several times.
-                Err(NotAppended::Uncertain) => {
-                    if let Some(&(log, body)) = pending.get(&request) {
-                        requests.append(log, Request { id: request, body: body.clone() });
-                        requests.send();
-                    }
-                }
-            }
+        while let Ok(appended) = sent.appended.try_recv() {
+            sent.is_in_log(&appended)?;
         }
         let Some((log, offset, record)) = reading.next()? else { continue };
         let VerdictRecord::Verdicts(batch) = record else { continue };
         for (number, verdict) in batch.verdicts.into_iter().enumerate() {
-            if let Some((_, body)) = pending.remove(&verdict.request) {
+            if let Some((_, body)) = sent.pending.remove(&verdict.request) {
                 let asked = body.clone();
                 answers.push(Answered { log, offset, number, asked, answer: verdict.answer, found: None });
             }
@@ -156,40 +128,68 @@ pub fn submit_to(
 
 /// Sends the requests to the judges of the earlier scheme, which may decide still, or may be gone.
 fn submit_unanswered(previous: &Settings, bodies: &[RequestBody], timeout: Duration) -> Result<(), Fatal> {
-    let (sender, appended) = unbounded();
-    let (names, logs) = (log_names(previous), previous.log_partitions().get());
-    let config = context::connection(&previous.kafka).request_producer();
-    let report = move |appended| {
-        // The receiver is gone once every request is there.
-        let _ = sender.send(appended);
-    };
-    let mut requests =
-        RequestLog::open(&config, names.fingerprints.to_string(), logs, Arc::default(), report).map_err(failure)?;
-    let pairs = LogPartition::first(logs).flat_map(|log| bodies.iter().map(move |body| (log, body)));
-    let mut pending: BTreeMap<RequestId, (LogPartition, &RequestBody)> =
-        pairs.map(|pair| (RequestId(random_id()), pair)).collect();
-    for (&id, &(log, body)) in &pending {
-        requests.append(log, Request { id, body: body.clone() });
-    }
-    requests.send();
     let clock = Clock::start();
-    while !pending.is_empty() {
-        let Ok(Appended { request, offset }) = appended.recv_timeout(timeout.saturating_sub(clock.now())) else {
+    let mut sent = Sent::to_judges(previous, bodies)?;
+    while !sent.pending.is_empty() {
+        let Ok(appended) = sent.appended.recv_timeout(timeout.saturating_sub(clock.now())) else {
             let why = anyhow::anyhow!("the log of the scheme before took no request within {timeout:?}");
             return Err(Reason::Unavailable.because(why));
         };
-        match offset {
-            Ok(_) => drop(pending.remove(&request)),
-            Err(NotAppended::Denied) => return Err(fatal::append_denied(&names.fingerprints)),
-            Err(NotAppended::Uncertain) => {
-                if let Some(&(log, body)) = pending.get(&request) {
-                    requests.append(log, Request { id: request, body: body.clone() });
-                    requests.send();
-                }
-            }
+        if sent.is_in_log(&appended)? {
+            sent.pending.remove(&appended.request);
         }
     }
     Ok(())
+}
+
+/// Requests on their way to the judges of every log partition.
+struct Sent<'b> {
+    fingerprints: Arc<str>,
+    requests: RequestLog,
+    /// What became of them.
+    appended: Receiver<Appended>,
+    pending: BTreeMap<RequestId, (LogPartition, &'b RequestBody)>,
+}
+
+impl<'b> Sent<'b> {
+    fn to_judges(settings: &Settings, bodies: &'b [RequestBody]) -> Result<Self, Fatal> {
+        let (names, logs) = (log_names(settings), settings.log_partitions().get());
+        let config = context::connection(&settings.kafka).request_producer();
+        let (sender, appended) = unbounded();
+        let report = move |appended| {
+            // The receiver is gone once nothing is waited for any more.
+            let _ = sender.send(appended);
+        };
+        let requests =
+            RequestLog::open(&config, names.fingerprints.to_string(), logs, Arc::default(), report).map_err(failure)?;
+        let pairs = LogPartition::first(logs).flat_map(|log| bodies.iter().map(move |body| (log, body)));
+        let pending: BTreeMap<_, _> = pairs.map(|pair| (RequestId(random_id()), pair)).collect();
+        let mut sent = Self { fingerprints: names.fingerprints, requests, appended, pending };
+        let ids: Vec<RequestId> = sent.pending.keys().copied().collect();
+        ids.into_iter().for_each(|id| sent.append(id));
+        sent.requests.send();
+        Ok(sent)
+    }
+
+    fn append(&mut self, id: RequestId) {
+        if let Some(&(log, body)) = self.pending.get(&id) {
+            self.requests.append(log, Request { id, body: body.clone() });
+        }
+    }
+
+    /// Returns whether a request is in the log. Sends it again if that is uncertain: it is applied once, even if the log
+    /// holds it several times.
+    fn is_in_log(&mut self, appended: &Appended) -> Result<bool, Fatal> {
+        match appended.offset {
+            Ok(_) => Ok(true),
+            Err(NotAppended::Denied) => Err(fatal::append_denied(&self.fingerprints)),
+            Err(NotAppended::Uncertain) => {
+                self.append(appended.request);
+                self.requests.send();
+                Ok(false)
+            }
+        }
+    }
 }
 
 /// Determines what each answered request found, by reading the kept verdict log up to the answers. Stops after `limit`,

@@ -84,14 +84,28 @@ impl Drop for Taken {
     }
 }
 
+/// How pages are read by the earlier scheme.
+pub(crate) struct EarlierScheme {
+    pub(crate) fingerprinter: Fingerprinter,
+    /// Where it takes the event time from.
+    pub(crate) event_time: EventTime,
+    /// The first of its log partitions, which come after ours.
+    pub(crate) first_log: usize,
+}
+
+impl EarlierScheme {
+    /// Returns the question to withdraw a page.
+    fn withdrawn(&self, record: &ConsumedRecord) -> Box<Earlier> {
+        Box::new(Earlier::new(LogPartition::at(self.first_log + place(&self.fingerprinter, record)), None))
+    }
+}
+
 /// Does the text work of one worker.
 pub(crate) struct RecordProcessor {
     /// Bytes to fingerprints.
     pub(crate) fingerprinter: Fingerprinter,
-    /// The same by the earlier scheme, whose log partitions come after ours.
-    pub(crate) earlier: Option<(Fingerprinter, EventTime)>,
-    /// Number of our log partitions.
-    pub(crate) logs: usize,
+    /// Reads pages by the earlier scheme, too, in the dual period.
+    pub(crate) earlier: Option<EarlierScheme>,
     /// Knows which records the outputs accept.
     pub(crate) outputs: Arc<Outputs>,
     /// Gives the time at which a page is read.
@@ -125,10 +139,10 @@ impl RecordProcessor {
         let read = shielded(|| {
             let (action, event_time, payload) = self.action(&source, record, scratch);
             let earlier = self.earlier(&source, record, scratch, &action);
-            Page { earlier, ..page(source.clone(), record, action, event_time, payload) }
+            (action, event_time, payload, earlier)
         });
-        if let Some(page) = read {
-            page
+        if let Some((action, event_time, payload, earlier)) = read {
+            Page { earlier, ..page(source, record, action, event_time, payload) }
         } else {
             *scratch = Scratch::default();
             self.withdrawn(source, record, Reject::TextPanic)
@@ -141,18 +155,13 @@ impl RecordProcessor {
         let action = PageAction::Withdraw(self.log_of(record), reason);
         let event_time = stamp(record).unwrap_or(self.untimed);
         let payload = self.carried(record);
-        let earlier =
-            self.earlier.as_ref().map(|(fingerprinter, _)| Box::new(self.withdrawn_earlier(fingerprinter, record)));
+        let earlier = self.earlier.as_ref().map(|earlier| earlier.withdrawn(record));
         Page { earlier, ..page(source, record, action, event_time, payload) }
     }
 
     /// Returns the log partition of a page, as far as its scope can be read.
     fn log_of(&self, record: &ConsumedRecord) -> LogPartition {
         LogPartition::at(place(&self.fingerprinter, record))
-    }
-
-    fn withdrawn_earlier(&self, fingerprinter: &Fingerprinter, record: &ConsumedRecord) -> Earlier {
-        Earlier::new(LogPartition::at(self.logs + place(fingerprinter, record)), None)
     }
 
     /// Returns what the earlier scheme is asked about a page, if it can read the page.
@@ -163,18 +172,18 @@ impl RecordProcessor {
         scratch: &mut Scratch,
         action: &PageAction,
     ) -> Option<Box<Earlier>> {
-        let (fingerprinter, time) = self.earlier.as_ref()?;
-        let earlier = match action {
-            PageAction::Settled(_) => return None,
-            PageAction::Withdraw(..) => self.withdrawn_earlier(fingerprinter, record),
+        let earlier = self.earlier.as_ref()?;
+        match action {
+            PageAction::Settled(_) => None,
+            PageAction::Withdraw(..) => Some(earlier.withdrawn(record)),
             PageAction::Ask(..) => {
-                let reading = fingerprinter.read(&raw(record, &Named(&record.headers)), scratch).ok()?;
-                let event_time = event_time(fingerprinter, (*time, self.max_future_skew), record);
-                let log = LogPartition::at(self.logs + reading.partition);
-                Earlier::new(log, Some(PageRequest::of(reading, source.clone(), event_time)))
+                let reading = earlier.fingerprinter.read(&raw(record, &Named(&record.headers)), scratch).ok()?;
+                let time = (earlier.event_time, self.max_future_skew);
+                let event_time = event_time(&earlier.fingerprinter, time, record);
+                let log = LogPartition::at(earlier.first_log + reading.partition);
+                Some(Box::new(Earlier::new(log, Some(PageRequest::of(reading, source.clone(), event_time)))))
             }
-        };
-        Some(Box::new(earlier))
+        }
     }
 
     fn carried(&self, record: &Arc<ConsumedRecord>) -> PagePayload {
@@ -370,7 +379,6 @@ pub(crate) fn outcome(
     let processor = RecordProcessor {
         fingerprinter,
         earlier: None,
-        logs: 1,
         outputs: Arc::new(outputs),
         clock: Clock::start(),
         metrics: Metrics::new(&crate::config::settings::Metrics { partition_labels: false, labels: Vec::new() })

@@ -20,7 +20,6 @@ use crate::clock::Clock;
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::fatal::failure;
-use crate::fingerprint::Fingerprinter;
 use crate::kafka::admin::{Admin, Brokers};
 use crate::kafka::budget::{ByteBudget, Permit};
 use crate::kafka::client::ClientSettings;
@@ -384,13 +383,10 @@ pub(super) fn feed(
 ) -> Result<Feed, Fatal> {
     let mut settings = settings.clone();
     schema_registry::connect_waiting(&mut settings, metrics, None, clock)?;
-    let fingerprinter =
-        Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
-            .map_err(|error| Reason::Config.because(error))?;
+    let fingerprinter = context::fingerprinter(&settings)?;
     let memory = settings.processing.max_in_flight_bytes;
     let processor = RecordProcessor {
         earlier: None,
-        logs: 1,
         fingerprinter,
         outputs,
         clock,

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
-use super::served;
+use super::{judge_driver, served};
 use crate::context::ServiceContext;
 use crate::error::{Fatal, Reason};
 use crate::fatal::failure;
-use crate::judge::snapshot_store::FsSnapshotStore;
-use crate::judge::{JudgeDriver, JudgeHandle, judge_settings};
+use crate::judge::{JudgeHandle, judge_settings};
 use crate::snapshot::Folder;
 
 /// Interval of looks at the dual period.
@@ -66,10 +65,8 @@ impl EarlierJudges {
         );
         let settings = &context.settings;
         for log in served(&settings.judge.served_partitions, settings.log_partitions().get()) {
-            let (folder, metrics) = (Arc::clone(&self.folder), context.metrics.clone());
-            let snapshots = Arc::new(FsSnapshotStore::new(folder, log, &context.scheme, context.clock, metrics));
             let of_judge = judge_settings(settings, context.verdict_log_bytes);
-            let driver = JudgeDriver::new(Arc::clone(context), log, of_judge, Some(snapshots))?;
+            let driver = judge_driver(context, &self.folder, log, of_judge)?;
             let handle = driver.new_handle();
             let name = format!("judge-{}", context.shown(log));
             let thread = std::thread::Builder::new().name(name).spawn(move || driver.run()).map_err(failure)?;

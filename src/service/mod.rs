@@ -30,7 +30,7 @@ use crate::judge::{JudgeDriver, judge_settings};
 use crate::kafka::admin::Brokers;
 use crate::process;
 use crate::processing::schema_registry;
-use crate::processing::text_pool::{RecordProcessor, TreeBudget};
+use crate::processing::text_pool::{EarlierScheme, RecordProcessor, TreeBudget};
 use crate::protocol::{LogPartition, Stage};
 use crate::record::Timestamp;
 use crate::service::pair_inspector::{PageCache, PairInspector};
@@ -91,7 +91,7 @@ pub fn run_watched(mut settings: Settings, brokers: Brokers, watch: impl FnOnce(
         bind(admin.listen).with_context(|| format!("cannot listen on {} (http.admin.listen)", admin.listen))
     });
     let operators = operators.transpose().map_err(|error| Reason::System.because(error))?;
-    let fingerprinter = fingerprinter_of(&settings)?;
+    let fingerprinter = context::fingerprinter(&settings)?;
     // Open the folder before waiting for the brokers, so that a wrong `index.path` fails at once.
     let remembered = settings.rules.windows.max() + settings.rules.lateness;
     let folder = settings.roles.judge.then(|| snapshot_store::open(&settings.index, remembered)).transpose()?;
@@ -221,12 +221,8 @@ impl Service {
 
     fn spawn_judge(&mut self, log: LogPartition, folder: &Arc<Folder>, cold_start: ColdStart) -> Result<(), Fatal> {
         let context = Arc::clone(&self.context);
-        let settings = &context.settings;
-        let (folder, metrics) = (Arc::clone(folder), context.metrics.clone());
-        let snapshots: Arc<dyn SnapshotStore> =
-            Arc::new(FsSnapshotStore::new(folder, log, &context.scheme, context.clock, metrics));
-        let settings = JudgeSettings { cold_start, ..judge_settings(settings, context.verdict_log_bytes) };
-        let driver = JudgeDriver::new(Arc::clone(&context), log, settings, Some(snapshots))?;
+        let settings = JudgeSettings { cold_start, ..judge_settings(&context.settings, context.verdict_log_bytes) };
+        let driver = judge_driver(&context, folder, log, settings)?;
         self.parts.start(format!("judge-{log}"), Handle::Judge(log, driver.new_handle()), move || driver.run())
     }
 
@@ -267,13 +263,13 @@ impl Service {
         context.metrics.workers(context.text_threads() as u64);
         context.metrics.transaction_limit(TRANSACTION_PAGES as u64);
         let fingerprinter = self.fingerprinter.clone();
-        let earlier = settings.previous.as_ref().map(|previous| {
-            fingerprinter_of(previous).map(|fingerprinter| (fingerprinter, previous.record.event_time))
+        let earlier = settings.previous.as_ref().map(|previous| -> Result<_, Fatal> {
+            let event_time = previous.record.event_time;
+            Ok(EarlierScheme { fingerprinter: context::fingerprinter(previous)?, event_time, first_log: logs })
         });
         let processor = RecordProcessor {
             fingerprinter,
             earlier: earlier.transpose()?,
-            logs,
             outputs: Arc::clone(&context.outputs),
             clock: context.clock,
             metrics: context.metrics.clone(),
@@ -286,9 +282,17 @@ impl Service {
     }
 }
 
-fn fingerprinter_of(settings: &Settings) -> Result<Fingerprinter, Fatal> {
-    Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
-        .map_err(|error| Reason::Config.because(error))
+/// Creates a judge that keeps its snapshots in this folder.
+fn judge_driver(
+    context: &Arc<ServiceContext>,
+    folder: &Arc<Folder>,
+    log: LogPartition,
+    settings: JudgeSettings,
+) -> Result<JudgeDriver, Fatal> {
+    let (folder, metrics) = (Arc::clone(folder), context.metrics.clone());
+    let snapshots: Arc<dyn SnapshotStore> =
+        Arc::new(FsSnapshotStore::new(folder, log, &context.scheme, context.clock, metrics));
+    JudgeDriver::new(Arc::clone(context), log, settings, Some(snapshots))
 }
 
 /// Names the stages that decide verdicts, strongest first: `exact+simhash`.

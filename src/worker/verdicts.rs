@@ -28,8 +28,8 @@ impl WorkerDriver {
     pub(super) fn append(&mut self, log: LogPartition, request: Request) {
         self.report.requested(log, request.id);
         self.requests_since.get_or_insert_with(|| self.clock.now());
-        match (log.index().checked_sub(self.context.settings.log_partitions().get()), &mut self.earlier_requests) {
-            (Some(number), Some(requests)) => requests.append(LogPartition::at(number), request),
+        match (self.context.number_of_earlier(log), &mut self.earlier_requests) {
+            (Some(number), Some(requests)) => requests.append(number, request),
             _ => self.requests.append(log, request),
         }
     }

@@ -1,7 +1,6 @@
 //! A change of the scheme in the middle of a crawl, instance by instance: no duplicate is missed, in no quarter of the
 //! window after it, nor when the new scheme decides alone.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dupgate::crawl::{Crawl, CrawlSettings};
@@ -9,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::accounting::{Ledger, OutputKind, originals_are_delivered};
 use crate::broker::Broker;
-use crate::cluster::records::{Page, PageProducer, TopicReader};
+use crate::cluster::records::{PageProducer, TopicReader};
 use crate::cluster::{Cluster, Shape};
 use crate::several_instances::Team;
-use crate::warm::{number, schemes};
+use crate::warm::{PARTITIONS, number, output_kinds, schemes, write};
 
 /// Most pages between an original and its copy.
 const REACH: u64 = 1_100;
@@ -25,8 +24,6 @@ const BEFORE: u64 = 2_000;
 
 /// Pages that the new scheme judges alone before the end.
 const ALONE: u64 = 900;
-
-const PARTITIONS: i32 = 3;
 
 fn pages() -> Crawl {
     let settings = CrawlSettings {
@@ -59,9 +56,7 @@ struct Feed<'b> {
 impl Feed<'_> {
     fn write(&mut self, count: u64) {
         for planted in (self.written..self.written + count).map(|number| self.pages.page(number)) {
-            let partition = i32::try_from(planted.number % PARTITIONS as u64).unwrap();
-            let (value, timestamp) = (Some(planted.value), Some(planted.timestamp.millis()));
-            self.producer.write(self.topic, partition, &Page { key: planted.key, value, timestamp, ..Page::default() });
+            write(&self.producer, self.topic, planted);
         }
         self.producer.flush();
         self.written += count;
@@ -120,10 +115,7 @@ fn a_change_of_the_scheme_misses_no_duplicate_in_the_dual_period_nor_after_it() 
     let schemes = schemes(&cluster);
     assert_eq!(schemes.len(), 2, "{schemes:?}");
     let first = schemes.values().map(|numbers| numbers.start).max().unwrap();
-    let output_kinds: BTreeMap<u64, OutputKind> = outcomes
-        .iter()
-        .map(|(source, outcome)| (number(ledger.inputs[source].key.as_deref()), outcome.output_kind))
-        .collect();
+    let output_kinds = output_kinds(&ledger, &outcomes);
     // Found and planted copies: before, in the quarters of the window after the change, in the rest of the period, alone.
     let mut found = [(0_u32, 0_u32); 7];
     let crawl = pages();

@@ -11,16 +11,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use dupgate::crawl::{Crawl, CrawlSettings, Truth};
+use dupgate::crawl::{Crawl, CrawlSettings, Planted, Truth};
+use dupgate::record::Source;
 use serde_json::{Value, json};
 
-use crate::accounting::{Ledger, OutputKind, originals_are_delivered};
+use crate::accounting::{Ledger, Outcome, OutputKind, originals_are_delivered};
 use crate::broker::{Broker, wait};
 use crate::cluster::records::{Page, PageProducer, TopicReader};
 use crate::cluster::{Cluster, Shape};
 use crate::several_instances::Team;
 
-const PARTITIONS: i32 = 3;
+pub(crate) const PARTITIONS: i32 = 3;
 
 /// Maximum number of pages between an original and its copy.
 const REACH: u64 = 1_200;
@@ -54,6 +55,13 @@ fn pages() -> Crawl {
     Crawl::new(settings).unwrap()
 }
 
+/// Writes a page to its partition.
+pub(crate) fn write(producer: &PageProducer, topic: &str, planted: Planted) {
+    let partition = i32::try_from(planted.number % PARTITIONS as u64).unwrap();
+    let (value, timestamp) = (Some(planted.value), Some(planted.timestamp.millis()));
+    producer.write(topic, partition, &Page { key: planted.key, value, timestamp, ..Page::default() });
+}
+
 /// Writes pages at a steady rate until it is stopped.
 struct Load {
     written: Arc<AtomicU64>,
@@ -72,11 +80,10 @@ impl Load {
                 if stopped.load(Ordering::Relaxed) {
                     break;
                 }
-                let partition = i32::try_from(planted.number % PARTITIONS as u64).unwrap();
-                let (value, timestamp) = (Some(planted.value), Some(planted.timestamp.millis()));
-                producer.write(&topic, partition, &Page { key: planted.key, value, timestamp, ..Page::default() });
-                counted.store(planted.number + 1, Ordering::Relaxed);
-                if let Some(since) = planted.number.checked_sub(BACKLOG) {
+                let number = planted.number;
+                write(&producer, &topic, planted);
+                counted.store(number + 1, Ordering::Relaxed);
+                if let Some(since) = number.checked_sub(BACKLOG) {
                     let due = *begun.get_or_insert_with(Instant::now) + BEAT * u32::try_from(since).unwrap();
                     std::thread::sleep(due.saturating_duration_since(Instant::now()));
                 }
@@ -233,10 +240,7 @@ fn change(broker: &Broker, is_warmed: bool) -> Found {
     assert_eq!(schemes.len(), 2, "{schemes:?}");
     let first = schemes.values().map(|numbers| numbers.start).max().unwrap();
     eprintln!("{written} pages, schemes {schemes:?}");
-    let output_kinds: BTreeMap<u64, OutputKind> = outcomes
-        .iter()
-        .map(|(source, outcome)| (number(ledger.inputs[source].key.as_deref()), outcome.output_kind))
-        .collect();
+    let output_kinds = output_kinds(&ledger, &outcomes);
     let crawl = pages();
     let mut found = Found::default();
     for (&at, &output_kind) in &output_kinds {
@@ -249,6 +253,13 @@ fn change(broker: &Broker, is_warmed: bool) -> Found {
         found.note(part, output_kind == OutputKind::Duplicate || is_swapped);
     }
     found
+}
+
+/// Where each page went, by its number.
+pub(crate) fn output_kinds(ledger: &Ledger, outcomes: &BTreeMap<Source, Outcome>) -> BTreeMap<u64, OutputKind> {
+    let of =
+        |(source, outcome): (&Source, &Outcome)| (number(ledger.inputs[source].key.as_deref()), outcome.output_kind);
+    outcomes.iter().map(of).collect()
 }
 
 /// The pages judged under each scheme, from the first to the last.

@@ -20,7 +20,6 @@ use crate::config::settings::Settings;
 use crate::context::{self, ServiceContext};
 use crate::error::{Fatal, Reason};
 use crate::fatal::failure;
-use crate::fingerprint::Fingerprinter;
 use crate::judge::JudgeDriver;
 use crate::judge::{JudgeHandle, judge_settings};
 use crate::kafka::admin::Brokers;
@@ -160,8 +159,7 @@ pub fn run(
     // The index is filled from the input, not from what an earlier scheme decides.
     new.previous = None;
     schema_registry::connect_waiting(&mut new, &metrics, Some(&health), clock)?;
-    let fingerprinter = Fingerprinter::new(&new.record, &new.text, &new.fingerprint, new.log_partitions())
-        .map_err(|error| Reason::Config.because(error))?;
+    let fingerprinter = context::fingerprinter(&new)?;
     let starting = health.check("started", "starting");
     let Some(topics) = topics::wait_for(&new, Brokers::Cluster, clock, signals, &starting)? else {
         return Err(Reason::Unfinished.because(anyhow::anyhow!("stopped before a broker answered")));
@@ -190,7 +188,6 @@ pub fn run(
     });
     let processor = RecordProcessor {
         earlier: None,
-        logs: 1,
         fingerprinter,
         outputs: Arc::clone(&context.outputs),
         clock,

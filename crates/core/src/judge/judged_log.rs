@@ -150,14 +150,13 @@ impl JudgedLog {
     }
 
     /// Moves the dual period on, before a checkpoint: its end is known once the stream time is that of many pages, and
-    /// after its end this log decides. A fleet has a quarter of the window for the change: until then, some pages may be
-    /// judged in the log of the earlier scheme alone. Returns the record of the new rules, if there are any.
+    /// after its end this log decides. Returns the record of the new rules, if there are any.
     pub(super) fn move_dual_period_on(&mut self) -> Option<VerdictRecord> {
         let rules = self.state.rules()?;
         let time = self.state.stream_time();
         let dual = match rules.dual? {
             DualPeriod::Begun if self.latest_checkpoint.is_some() && time > Timestamp::MIN => {
-                Some(DualPeriod::Until(time.plus(rules.windows.max() / 4)))
+                Some(DualPeriod::Until(time.plus(DualPeriod::time_to_change(rules))))
             }
             DualPeriod::Until(end) if self.state.watermarks().times.min() >= end => None,
             unchanged @ (DualPeriod::Begun | DualPeriod::Until(_)) => Some(unchanged),

@@ -129,6 +129,15 @@ pub enum DualPeriod {
     Until(Timestamp),
 }
 
+impl DualPeriod {
+    /// Returns the event time that a fleet has for the change: until then, some pages may be judged in the log of the
+    /// earlier scheme alone.
+    #[must_use]
+    pub fn time_to_change(rules: &Rules) -> Duration {
+        rules.windows.max() / 4
+    }
+}
+
 impl Default for Rules {
     /// Returns the rules of a service whose configuration sets none, for at most a million originals.
     fn default() -> Self {
