@@ -63,7 +63,7 @@ pub(crate) trait Driver {
     /// Hands one message to the machine.
     fn take(&mut self, message: Self::Message) -> Result<(), Fatal>;
 
-    /// Notifies the machine of the time.
+    /// Notifies the machine of the time, after the messages of each turn.
     fn tick(&mut self) -> Result<(), Fatal>;
 
     /// Does the driver's other work of a turn. If it returns [`Work::More`], the next turn does not wait for a message.
@@ -82,9 +82,10 @@ pub(crate) fn drive<D: Driver>(driver: &mut D, messages: &Receiver<D::Message>, 
         let wait = if work == Work::More { Duration::ZERO } else { driver.wait() };
         match messages.recv_timeout(wait) {
             Ok(first) => take_many(driver, first, messages, clock)?,
-            Err(RecvTimeoutError::Timeout) => driver.tick()?,
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
+        driver.tick()?;
         work = driver.work()?;
     }
     Ok(())

@@ -272,6 +272,7 @@ impl WorkerDriver {
     /// Reports missing topics, and rejoins the group when there are unassigned partitions.
     pub(super) fn group(&mut self, all: Option<&BTreeSet<PartitionId>>, shares: Option<&[BTreeSet<PartitionId>]>) {
         self.is_group_query_pending = false;
+        self.members = shares.map_or(self.members, <[_]>::len);
         let Some(all) = all else { return };
         self.report.missing_topics(self.missing_topics.look(&self.context.input_topics(), all));
         let own = self.inputs.keys().cloned().collect();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use dupgate_core::worker::{Backlog, Event, Subscription, new_to_group};
 
 use super::input::start_of;
-use super::{Message, WorkerDriver};
+use super::{ASKING_MEMBERS, Message, WorkerDriver};
 use crate::clock::wall_time;
 use crate::error::Fatal;
 use crate::fingerprint::Fingerprinter;
@@ -117,10 +117,16 @@ impl WorkerDriver {
         if self.member.consumer().is_none() || std::mem::replace(&mut self.is_group_query_pending, true) {
             return;
         }
+        let asks = self.missing_topics.is_any() || is_turn(self.group_rounds, self.members);
+        self.group_rounds = self.group_rounds.wrapping_add(1);
         let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.offsets), self.context.input_topics());
         let outputs = Arc::clone(&self.context.outputs);
         self.lag_tasks.run(move || {
             learn_output_partitions(&outputs, &offsets);
+            if !asks {
+                drop(sender.send(Message::Group(None, None)));
+                return Ok(());
+            }
             let failed = |error: &dyn std::fmt::Display| {
                 tracing::debug!(
                     target: "dupgate::worker",
@@ -134,6 +140,13 @@ impl WorkerDriver {
             Ok(())
         });
     }
+}
+
+/// Returns whether a member of a group of this size asks about it in this round: all do in a small group, one in a few in
+/// a large one.
+const fn is_turn(round: usize, members: usize) -> bool {
+    let turns = members / ASKING_MEMBERS;
+    turns == 0 || round.is_multiple_of(turns)
 }
 
 /// Asks how many partitions the output topics have. Without an answer, they keep their numbers until the next time.
@@ -345,6 +358,15 @@ mod tests {
 
     fn lag(offsets: &SettledOffsets, end: i64) -> Option<u64> {
         lags(&offsets.of([&pages()]), &BTreeMap::from([(pages(), end)]), &BTreeMap::new()).remove(&pages())
+    }
+
+    #[test]
+    fn a_large_group_asks_about_itself_as_often_as_a_small_one() {
+        let questions = |members: usize| (0..6_300).filter(|round| is_turn(*round, members)).count() * members / 6_300;
+        assert_eq!([1, 16, 31].map(questions), [1, 16, 31], "each member in each round");
+        for members in [32, 100, 1_000, 10_000] {
+            assert!((16..=31).contains(&questions(members)), "{members} members: {}", questions(members));
+        }
     }
 
     #[test]

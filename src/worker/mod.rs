@@ -51,8 +51,13 @@ const TEXT_LIMIT: Duration = Duration::from_secs(20);
 /// Interval between lag queries.
 const LAG_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often the group is checked for unassigned partitions, and the input for missing topics.
+/// How often the group is checked for unassigned partitions, and the input for missing topics and output topics that
+/// have grown.
 const GROUP_INTERVAL: Duration = Duration::from_secs(10);
+
+/// In a larger group than this, its members check it in turns: an answer names all members and partitions, so it would
+/// cost brokers the square of their number if each one asked.
+const ASKING_MEMBERS: usize = 16;
 
 /// How often the group and the input are checked while an input topic is missing.
 const MISSING_TOPIC_INTERVAL: Duration = Duration::from_secs(3);
@@ -74,8 +79,8 @@ pub(crate) enum Message {
     NewToGroup(BTreeSet<PartitionId>),
     Committed(BTreeMap<PartitionId, Option<i64>>),
     Backlog(BTreeMap<PartitionId, Backlog>),
-    /// The partitions of the input (`None` if the query failed), and those of each member (`None` unless the group is
-    /// stable).
+    /// The partitions of the input (`None` if they were not asked for, or the query failed), and those of each member
+    /// (`None` unless the group is stable).
     Group(Option<BTreeSet<PartitionId>>, Option<Vec<BTreeSet<PartitionId>>>),
     Hold(bool),
     Stop,
@@ -140,6 +145,9 @@ pub struct WorkerDriver {
     unchecked: Option<ProducerCommand>,
     commit_checks: BackgroundTasks,
     is_group_query_pending: bool,
+    /// Members of the group according to the latest answer, and how often it was time to ask.
+    members: usize,
+    group_rounds: usize,
     unassigned: UnassignedPartitions,
     missing_topics: MissingTopics,
     /// Whether an operator has paused the input.
@@ -244,6 +252,8 @@ impl WorkerDriver {
             unchecked: None,
             commit_checks: BackgroundTasks::start("commit-checks".to_owned()).map_err(failure)?,
             is_group_query_pending: false,
+            members: 0,
+            group_rounds: 0,
             unassigned: UnassignedPartitions::default(),
             missing_topics: MissingTopics::default(),
             held: false,

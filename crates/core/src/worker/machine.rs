@@ -67,7 +67,19 @@ impl<P> Worker<P> {
     }
 
     /// Takes one event. `now` counts from any fixed point and never goes back.
+    ///
+    /// What follows from pages, answers and records of the logs is done at the next [`Event::Tick`], once for all of
+    /// them, because it takes a look at every partition: a caller handles the events at hand and then a tick.
     pub fn handle(&mut self, now: Duration, event: Event<P>) {
+        let is_one_of_many = matches!(
+            event,
+            Event::Page(_)
+                | Event::Followed { .. }
+                | Event::Appended(..)
+                | Event::Scanned { .. }
+                | Event::Started(..)
+                | Event::AtEnd(_)
+        );
         match event {
             Event::Checkpoint(log, offset) => self.follow_from(log, offset),
             Event::Followed { log, offset, record } => self.followed(now, log, offset, &record),
@@ -99,7 +111,9 @@ impl<P> Worker<P> {
             Event::Stop => self.stop(now),
             Event::StopAfter(partition) => self.membership.stop_after(partition),
         }
-        self.go_on(now);
+        if !is_one_of_many {
+            self.go_on(now);
+        }
     }
 
     /// Returns what the worker is doing, for health and metrics.

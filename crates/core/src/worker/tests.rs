@@ -95,8 +95,10 @@ pub(super) struct TestWorker {
 }
 
 impl TestWorker {
+    /// Handles an event and a tick.
     pub(super) fn handle(&mut self, event: Event<()>) -> Vec<Effect<()>> {
         self.worker.handle(self.now, event);
+        self.worker.handle(self.now, Event::Tick);
         std::iter::from_fn(|| self.worker.poll()).collect()
     }
 
