@@ -18,7 +18,7 @@ THREADS ?= $(shell cores=$$(nproc); echo $$((cores < 6 ? 6 : cores)))
 BUILT = $(or $(CARGO_TARGET_DIR),target)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/dupgate
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint simulate fuzz fuzz-check docs deny bench bench-index bench-scale bench-families eval eval-sites mutants chaos soak kafka-up kafka-down kafka-status tools
+.PHONY: help demo test check lint simulate fuzz fuzz-check docs deny bench bench-index bench-scale bench-families eval eval-sites mutants chaos soak fleet kafka-up kafka-down kafka-status tools
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 17
@@ -116,6 +116,10 @@ soak: ## Turn a small window over twenty times in an hour, and check that nothin
 	DUPGATE_SOAK_FOR=$(if $(filter-out file,$(origin FOR)),$(FOR),1h) \
 		$(CARGO) test --locked --test proof soak -- --ignored --nocapture
 
+fleet: ## Measure what workers and partitions cost brokers, judge and worker (docs/SCALING.md); ten minutes
+	@tests/tools.sh test
+	$(CARGO) test --locked --test proof fleet:: -- --ignored --nocapture
+
 kafka-up: ## Start a broker that keeps running; prints its address
 	@tests/broker/kafka.sh up
 
@@ -149,7 +153,7 @@ test-dashboards: test-program ## Test dashboards, alert rules and runbooks with 
 
 test-failover: ## Measure how long outputs pause when a judge is stopped or killed, and in upgrades of the chart; a burst for a slow judge; stalled and slow brokers
 	@tests/tools.sh test
-	$(CARGO) test --locked --test proof -- --ignored --skip soak --nocapture --test-threads 1
+	$(CARGO) test --locked --test proof -- --ignored --skip soak:: --skip fleet:: --nocapture --test-threads 1
 	$(CARGO) test --locked --test broker -- --ignored --nocapture --test-threads 1
 
 test-compose: ## Test the image and docker-compose.yml with buildah and podman; needs root on a Debian-like machine

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
+pub(crate) use crate::broker::cpu::process_cpu;
+use crate::broker::cpu::stat_cpu;
+
 /// Returns the CPU time of the calling thread: what others do on the machine hardly changes it.
 pub(crate) fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -37,11 +40,6 @@ pub(crate) fn round(number: f64) -> f64 {
     (number * 1000.0).round() / 1000.0
 }
 
-/// Returns user and system CPU seconds of a running process, all threads, those that ended included.
-pub(crate) fn process_cpu(pid: u32) -> Option<f64> {
-    stat_cpu(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
 /// Returns CPU seconds of the threads that a process has now, by name; numbers at the end of a name are cut.
 pub(crate) fn threads_cpu(pid: u32) -> BTreeMap<String, f64> {
     let mut by_name = BTreeMap::new();
@@ -52,13 +50,6 @@ pub(crate) fn threads_cpu(pid: u32) -> BTreeMap<String, f64> {
         *by_name.entry(name).or_default() += stat_cpu(&stat).unwrap_or(0.0);
     }
     by_name
-}
-
-/// Fields 14 and 15 of `stat`, counted after the name, which may hold anything.
-fn stat_cpu(stat: &str) -> Option<f64> {
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-    let ticks = fields.next()?.parse::<u32>().ok()? + fields.next()?.parse::<u32>().ok()?;
-    Some(f64::from(ticks) / rustix::param::clock_ticks_per_second() as f64)
 }
 
 /// Returns how many threads wanted to run recently: 1 minute, as the system counts.

@@ -29,6 +29,7 @@ mod crash_recovery;
 mod dual_period;
 mod chaos;
 mod soak;
+mod fleet;
 mod take_over;
 mod rolling_upgrade;
 mod across_partitions;

@@ -9,6 +9,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part of the harness")]
 
 pub(crate) mod admin;
+pub(crate) mod cpu;
 mod script;
 
 #[path = "../wait.rs"]
@@ -251,6 +252,11 @@ impl Broker {
     /// Returns the number of the broker that coordinates a transactional id that has been used.
     pub(crate) fn transaction_coordinator(&self, transactional_id: &str) -> i32 {
         admin::coordinator(&self.client(), "__transaction_state", transactional_id)
+    }
+
+    /// CPU seconds that all brokers have used so far.
+    pub(crate) fn cpu(&self) -> f64 {
+        cpu::children_cpu(self.script().id())
     }
 
     fn order(&self, order: &str) {

@@ -33,6 +33,11 @@ impl Script {
         Ok((script, address))
     }
 
+    /// The script's process id; brokers are its children.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends one order and waits for the answer that begins with `wanted`.
     pub(super) fn order(&mut self, order: &str, wanted: &str) -> Result<String, String> {
         let pipe = self.orders.as_mut().ok_or("the script has ended")?;

@@ -10,6 +10,7 @@ use dupgate_testkit::ports::free_address;
 use serde_json::{Value, json};
 
 use super::http;
+use crate::broker::cpu::process_cpu;
 use crate::broker::wait;
 
 /// Time-out until a process is ready: it restores, joins two groups, and the machine may be busy.
@@ -173,6 +174,11 @@ impl Instance {
     /// The number of its open files; none where there is no `/proc`.
     pub(crate) fn open_files(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).into_iter().flatten().count()
+    }
+
+    /// CPU seconds that the process has used so far; 0 if it has ended.
+    pub(crate) fn cpu(&self) -> f64 {
+        process_cpu(self.child.id()).unwrap_or(0.0)
     }
 
     /// The largest memory that the process has taken so far, in bytes; `None` if it has ended.
