@@ -465,9 +465,9 @@ def check_runbooks(program, alerts, panels):
         check(found == SECTIONS, name, f"its section has the parts {found}, not {SECTIONS}")
         look = re.search(r"^\*\*First look\.\*\*(.*?)^\*\*Mitigation", section, re.M | re.S)
         blocks = re.findall(r"```console\n(.*?)```", look[1], re.S) if look else []
-        shown = [line for block in blocks for line in block.splitlines()]
-        check(any(line.startswith("$ dupgate ") for line in shown), name, "its first look has no command")
-        check(shown and not shown[-1].startswith("$ "), name, "its first look does not show what the command prints")
+        check(look and commands(look[1]), name, "its first look has no command")
+        is_shown = all(not block.splitlines()[-1].startswith("$ ") for block in blocks)
+        check(is_shown, name, "its first look does not show what the command prints")
         # The image contains only the program.
         check("curl" not in section, name, "needs curl: the recipe is above the sections")
         severity = alerts.get(name, {}).get("labels", {}).get("severity")
