@@ -27,15 +27,6 @@ pub(super) struct FollowedLog {
     awaited_ends: BTreeSet<LogPartition>,
 }
 
-/// The next step of a scan of old verdicts.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum ScanEnd {
-    /// It has not found where to begin: from the beginning of the log.
-    FromBeginning,
-    /// Everything was read.
-    Done,
-}
-
 impl FollowedLog {
     /// Knows nothing yet; will remember at most `limit` verdicts.
     pub(super) fn new(limit: usize) -> Self {
@@ -176,8 +167,10 @@ impl FollowedLog {
     /// Begins to read back `positions` verdicts from the first wanted position of each partition on. Returns where in
     /// the log reading begins.
     pub(super) fn scan(&mut self, first: BTreeMap<PartitionId, i64>, positions: i64) -> Option<VerdictOffset> {
-        let from = self.cache.latest_checkpoint();
-        self.scan = Some(VerdictScan::new(first, positions, from));
+        let search = self.scan.take().map(|scan| scan.search).unwrap_or_default();
+        let scan = VerdictScan::new(first, positions, search.again(self.cache.latest_checkpoint()));
+        let from = scan.search.position();
+        self.scan = Some(scan);
         from
     }
 
@@ -191,21 +184,20 @@ impl FollowedLog {
         scan.read(record)
     }
 
-    /// The log begins later than the position of the scan. Returns whether it is to be read from its beginning.
-    pub(super) fn scan_from_beginning(&mut self) -> bool {
-        self.scan.as_mut().map(VerdictScan::log_begins_later).is_some()
+    /// The log begins later than the position of the scan.
+    pub(super) fn scan_moved(&mut self) -> ScanStep {
+        self.scan.as_mut().map_or(ScanStep::Continue, |scan| ScanStep::RestartAt(scan.log_begins_later()))
     }
 
-    /// The scan has reached the end of the log. `None`: there is none.
-    pub(super) fn scanned_to_end(&mut self) -> Option<ScanEnd> {
-        let scan = self.scan.as_mut()?;
+    /// The scan, if there is one, has reached the end of the log.
+    pub(super) fn scanned_to_end(&mut self) -> ScanStep {
+        let Some(scan) = &mut self.scan else { return ScanStep::Continue };
         if scan.is_seeking_checkpoint() {
             // There is no checkpoint where there should be one.
-            scan.log_begins_later();
-            return Some(ScanEnd::FromBeginning);
+            return ScanStep::RestartAt(scan.log_begins_later());
         }
         scan.finish();
-        Some(ScanEnd::Done)
+        ScanStep::Done
     }
 
     /// Returns whether the last scan looked for this position. If it did not, another one will.
@@ -438,12 +430,13 @@ pub(super) struct VerdictScan {
     judged: Option<JudgedPartitions>,
     /// Verdicts that were followed since the scan began: newer than anything it finds.
     newer: HashMap<Source, Arc<Verdict>>,
+    search: CheckpointSearch,
     phase: Phase,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Going back from checkpoint to checkpoint.
+    /// Going from checkpoint to checkpoint.
     SeekingCheckpoint,
     /// Reading on to the end.
     Scanning,
@@ -462,19 +455,98 @@ pub(super) enum ScanStep {
     Done,
 }
 
+/// How many checkpoints a [`CheckpointSearch`] remembers at most.
+const MAX_PASSED: usize = 1024;
+
+/// The search for the newest checkpoint in which nothing that a scan wants is judged.
+///
+/// A checkpoint names the one before it, so the first search goes back from the latest one. A group that was rewound wants
+/// later and later verdicts, a scan for every few thousand of them, and each way back from the latest checkpoint would be
+/// nearly as long as the first. So a search remembers which checkpoints it has passed, and the next one begins where it
+/// ended and goes forward: all scans of a rewind together read each checkpoint a few times.
+#[derive(Debug, Default)]
+struct CheckpointSearch {
+    /// Newest first. The last one is to be read, or was the last to be read.
+    passed: Vec<VerdictOffset>,
+    latest: Option<VerdictOffset>,
+    direction: Direction,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Direction {
+    #[default]
+    Back,
+    Forward,
+}
+
+impl CheckpointSearch {
+    fn back_from(latest: Option<VerdictOffset>) -> Self {
+        Self { passed: latest.into_iter().collect(), latest, direction: Direction::Back }
+    }
+
+    /// Begins where the last search has ended, if there was one, and otherwise at the latest checkpoint.
+    fn again(self, latest: Option<VerdictOffset>) -> Self {
+        if self.passed.is_empty() {
+            Self::back_from(latest)
+        } else {
+            Self { latest, direction: Direction::Forward, ..self }
+        }
+    }
+
+    /// Returns which checkpoint is to be read.
+    fn position(&self) -> Option<VerdictOffset> {
+        self.passed.last().copied()
+    }
+
+    /// Takes the checkpoint at this position: the scan begins here, or reading restarts at another one.
+    fn step(&mut self, is_early_enough: bool, previous: Option<VerdictOffset>) -> ScanStep {
+        if !is_early_enough {
+            self.direction = Direction::Back;
+            if self.passed.len() >= MAX_PASSED {
+                self.keep_half();
+            }
+            self.passed.extend(previous);
+            return ScanStep::RestartAt(previous);
+        }
+        if self.direction == Direction::Back {
+            return ScanStep::Continue;
+        }
+        self.passed.pop();
+        if self.passed.is_empty() {
+            *self = Self::back_from(self.latest);
+        }
+        ScanStep::RestartAt(self.position())
+    }
+
+    /// Forgets every second checkpoint: a search goes forward in larger steps, and back by what the checkpoints name.
+    fn keep_half(&mut self) {
+        let mut is_kept = false;
+        self.passed.retain(|_| {
+            is_kept = !is_kept;
+            is_kept
+        });
+    }
+
+    /// The log begins after this position, or ends before it. Returns where to read on; `None`: at its beginning.
+    fn no_checkpoint_here(&mut self) -> Option<VerdictOffset> {
+        if self.direction == Direction::Forward {
+            *self = Self::back_from(self.latest);
+            return self.position();
+        }
+        self.passed.pop();
+        None
+    }
+}
+
 impl VerdictScan {
-    /// Wants `positions` offsets of all partitions together, of each from its first wanted one on. Begin reading at the
-    /// latest checkpoint.
-    pub(super) fn new(
-        first: BTreeMap<PartitionId, i64>,
-        positions: i64,
-        latest_checkpoint: Option<VerdictOffset>,
-    ) -> Self {
+    /// Wants `positions` offsets of all partitions together, of each from its first wanted one on. Begin reading where
+    /// the search does.
+    fn new(first: BTreeMap<PartitionId, i64>, positions: i64, search: CheckpointSearch) -> Self {
         let positions = positions.checked_div(i64::try_from(first.len()).unwrap_or(i64::MAX)).unwrap_or(0).max(1);
         let wanted =
             first.into_iter().map(|(partition, first)| (partition, first..first.saturating_add(positions))).collect();
-        let phase = if latest_checkpoint.is_some() { Phase::SeekingCheckpoint } else { Phase::Scanning };
-        Self { wanted, found: HashMap::new(), judged: None, newer: HashMap::new(), phase }
+        let phase = if search.position().is_some() { Phase::SeekingCheckpoint } else { Phase::Scanning };
+        Self { wanted, found: HashMap::new(), judged: None, newer: HashMap::new(), search, phase }
     }
 
     /// Returns whether the scan continues.
@@ -498,15 +570,14 @@ impl VerdictScan {
     pub(super) fn read(&mut self, record: &VerdictRecord) -> ScanStep {
         match (self.phase, record) {
             (Phase::SeekingCheckpoint, VerdictRecord::Checkpoint(checkpoint)) => {
-                if self.is_ahead_of_all(checkpoint) {
-                    self.phase = Phase::Scanning;
+                let step = self.search.step(self.is_ahead_of_all(checkpoint), checkpoint.previous);
+                if step == ScanStep::Continue {
                     self.take_judged(checkpoint);
-                    return ScanStep::Continue;
                 }
-                if checkpoint.previous.is_none() {
+                if matches!(step, ScanStep::Continue | ScanStep::RestartAt(None)) {
                     self.phase = Phase::Scanning;
                 }
-                ScanStep::RestartAt(checkpoint.previous)
+                step
             }
             (Phase::Scanning, VerdictRecord::Checkpoint(checkpoint)) => {
                 self.take_judged(checkpoint);
@@ -520,11 +591,13 @@ impl VerdictScan {
         }
     }
 
-    /// The log begins later than the position of the scan: it is read from its beginning.
-    pub(super) fn log_begins_later(&mut self) {
-        self.phase = Phase::Scanning;
+    /// The log begins later than the position of the scan. Returns where it is read on; `None`: from its beginning.
+    pub(super) fn log_begins_later(&mut self) -> Option<VerdictOffset> {
         self.found.clear();
         self.judged = None;
+        let next = self.search.no_checkpoint_here();
+        self.phase = if next.is_some() { Phase::SeekingCheckpoint } else { Phase::Scanning };
+        next
     }
 
     /// Follows what a checkpoint says of the partitions that are read for.
@@ -666,7 +739,7 @@ mod tests {
             ScanStep::Continue
         );
         assert_eq!(reason(&log, 0), None, "not before all is read");
-        assert_eq!(log.scanned_to_end(), Some(ScanEnd::Done));
+        assert_eq!(log.scanned_to_end(), ScanStep::Done);
         assert_eq!(
             [0, 1, 2].map(|offset| reason(&log, offset)),
             [Some(Reject::NoText), Some(Reject::TooLarge), Some(Reject::TooLarge)]
@@ -733,8 +806,8 @@ mod tests {
         assert_eq!([2, 3, 4, 5].map(|offset| reason(&log, offset).is_some()), [true, true, true, false]);
     }
 
-    mod readings {
-        //! A scan that ends early finds what one to the end of the log finds.
+    mod scans {
+        //! A scan that ends early, and begins where another one has ended, finds what one of the whole log finds.
 
         use std::collections::BTreeMap;
 
@@ -885,59 +958,106 @@ mod tests {
             #[test]
             fn find_what_is_in_force(
                 steps in steps(),
-                (joined, trimmed) in (any::<prop::sample::Index>(), any::<prop::sample::Index>()),
-                (wanted, positions) in (0..OFFSETS, 1..OFFSETS),
+                joined in any::<prop::sample::Index>(),
+                scans in proptest::collection::vec((any::<prop::sample::Index>(), 0..OFFSETS, 1..OFFSETS), 1..5),
                 grows in proptest::collection::vec(any::<bool>(), 0..60),
             ) {
                 let written = Written::of(&steps);
                 let joined = joined.index(written.records.len()) + 1;
                 let before: Vec<usize> = written.checkpoints.iter().copied().filter(|at| *at < joined).collect();
-                let first = before[trimmed.index(before.len())];
                 let log = FollowedLog::new(1);
                 let mut worker = Follower { written: &written, log, next: *before.last().unwrap() };
                 while worker.next < joined {
                     worker.follow();
                 }
                 worker.log.learned();
-                worker.log.want_scan();
 
                 let mut grows = grows.into_iter();
-                let (mut at, mut end) = (0, 0);
-                loop {
-                    if worker.log.takes_scan() {
-                        let from = worker.log.scan(BTreeMap::from([(input(0), wanted)]), positions);
-                        (at, end) = (usize::try_from(from.unwrap().0).unwrap(), worker.next);
-                    }
-                    if grows.next() == Some(true) {
-                        worker.follow();
-                        continue;
-                    }
-                    if at < first {
-                        prop_assert!(worker.log.scan_from_beginning());
-                        at = first;
-                    }
-                    if at >= end {
-                        match worker.log.scanned_to_end() {
-                            Some(ScanEnd::FromBeginning) => at = first,
-                            Some(ScanEnd::Done) => break,
-                            None => prop_assert!(false, "nothing is read"),
+                let mut first = 0;
+                for (trimmed, wanted, positions) in scans {
+                    first = first.max(before[trimmed.index(before.len())]);
+                    worker.log.want_scan();
+                    let (mut at, mut end) = (0, 0);
+                    let from = |from: Option<VerdictOffset>| from.map_or(first, |from| usize::try_from(from.0).unwrap());
+                    loop {
+                        if worker.log.takes_scan() {
+                            (at, end) = (from(worker.log.scan(BTreeMap::from([(input(0), wanted)]), positions)), worker.next);
                         }
-                        continue;
+                        if grows.next() == Some(true) {
+                            worker.follow();
+                            continue;
+                        }
+                        let step = if at < first {
+                            worker.log.scan_moved()
+                        } else if at >= end {
+                            worker.log.scanned_to_end()
+                        } else {
+                            worker.log.scanned(&written.records[at])
+                        };
+                        match step {
+                            ScanStep::Continue => {
+                                prop_assert!(at < end, "nothing is read");
+                                at += 1;
+                            }
+                            ScanStep::RestartAt(restart) => (at, end) = (from(restart), worker.next),
+                            ScanStep::Done => break,
+                        }
                     }
+                    let in_force = written.in_force(first, worker.next);
+                    for offset in wanted..wanted + positions {
+                        let source = input(0).at(offset);
+                        if worker.log.is_judged(&source) {
+                            let found = worker.log.verdict(&source).map(|verdict| verdict.request);
+                            prop_assert_eq!(found, in_force.get(&offset).copied(), "offset {}", offset);
+                        }
+                    }
+                }
+            }
+        }
+
+        /// Returns how often a worker places its reader in the log, which has a checkpoint before each page, to read the
+        /// verdicts on all pages back, page by page.
+        fn placements(pages: usize) -> usize {
+            let mut written = Written::default();
+            for offset in 0..i64::try_from(pages).unwrap() {
+                written.checkpoint(offset);
+                written.take(&Step::Page(offset));
+            }
+            let latest = *written.checkpoints.last().unwrap();
+            let mut worker = Follower { written: &written, log: FollowedLog::new(1), next: latest };
+            while worker.next < written.records.len() {
+                worker.follow();
+            }
+            worker.log.learned();
+
+            let mut placed = 0;
+            for offset in 0..i64::try_from(pages).unwrap() {
+                let from = worker.log.scan(BTreeMap::from([(input(0), offset)]), 1);
+                let mut at = usize::try_from(from.unwrap().0).unwrap();
+                placed += 1;
+                while at < written.records.len() {
                     match worker.log.scanned(&written.records[at]) {
                         ScanStep::Continue => at += 1,
-                        ScanStep::RestartAt(from) => (at, end) = (from.map_or(first, |from| usize::try_from(from.0).unwrap()), worker.next),
+                        ScanStep::RestartAt(from) => {
+                            at = usize::try_from(from.unwrap().0).unwrap();
+                            placed += 1;
+                        }
                         ScanStep::Done => break,
                     }
                 }
-                let in_force = written.in_force(first, worker.next);
-                for offset in wanted..wanted + positions {
-                    let source = input(0).at(offset);
-                    if worker.log.is_judged(&source) {
-                        let found = worker.log.verdict(&source).map(|verdict| verdict.request);
-                        prop_assert_eq!(found, in_force.get(&offset).copied(), "offset {}", offset);
-                    }
+                if at == written.records.len() {
+                    assert_eq!(worker.log.scanned_to_end(), ScanStep::Done);
                 }
+                assert!(worker.log.verdict(&input(0).at(offset)).is_some(), "offset {offset}");
+            }
+            placed
+        }
+
+        #[test]
+        fn of_a_deep_rewind_read_each_checkpoint_a_few_times() {
+            for pages in [1, 2, 5, 50, 500, 3000] {
+                let placed = placements(pages);
+                assert!(placed <= 6 * pages, "{pages} pages: {placed} times");
             }
         }
     }
@@ -1061,7 +1181,8 @@ mod tests {
     }
 
     fn scan_of(first: i64, positions: i64) -> VerdictScan {
-        VerdictScan::new(BTreeMap::from([(only_partition(), first)]), positions, Some(VerdictOffset(9)))
+        let search = CheckpointSearch::back_from(Some(VerdictOffset(9)));
+        VerdictScan::new(BTreeMap::from([(only_partition(), first)]), positions, search)
     }
 
     #[test]
@@ -1075,7 +1196,7 @@ mod tests {
     fn partitions_share_the_positions_that_are_kept() {
         let first: BTreeMap<PartitionId, i64> = (0..3).map(|number| (PartitionId::new("pages", number), 5)).collect();
         let wants = |positions: i64| {
-            let scan = VerdictScan::new(first.clone(), positions, None);
+            let scan = VerdictScan::new(first.clone(), positions, CheckpointSearch::default());
             first.keys().map(|part| (0..99).filter(|&offset| scan.wants(&part.at(offset))).count()).collect::<Vec<_>>()
         };
         assert_eq!(wants(12), [4, 4, 4]);

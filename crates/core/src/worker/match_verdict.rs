@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::events::{Blocked, Effect, Page, PageAction, PageOutcome};
-use super::followed_log::{FollowedLog, OutOfPlace, ScanEnd, ScanStep, VerdictUpdate};
+use super::followed_log::{FollowedLog, OutOfPlace, ScanStep, VerdictUpdate};
 use super::machine::Worker;
 use super::queue::{PageState, Waiting};
 use crate::protocol::{Answer, LogPartition, Request, RequestId, RequestOffset, Verdict, VerdictOffset, VerdictRecord};
@@ -305,27 +305,28 @@ impl<P> Worker<P> {
     }
 
     pub(super) fn scanned(&mut self, log: LogPartition, record: &VerdictRecord) {
-        match self.logs.get_mut(log.index()).map(|followed| followed.scanned(record)) {
-            Some(ScanStep::RestartAt(from)) => self.effects.push_back(Effect::ScanVerdicts { log, from }),
-            Some(ScanStep::Done) => {
-                self.effects.push_back(Effect::EndScan(log));
-                self.resolve_scanned(log);
-            }
-            Some(ScanStep::Continue) | None => {}
+        let step = self.logs.get_mut(log.index()).map(|followed| followed.scanned(record));
+        if step == Some(ScanStep::Done) {
+            self.effects.push_back(Effect::EndScan(log));
         }
+        self.next_of_scan(log, step);
     }
 
     pub(super) fn scan_moved(&mut self, log: LogPartition) {
-        if self.logs.get_mut(log.index()).is_some_and(FollowedLog::scan_from_beginning) {
-            self.effects.push_back(Effect::ScanVerdicts { log, from: None });
-        }
+        let step = self.logs.get_mut(log.index()).map(FollowedLog::scan_moved);
+        self.next_of_scan(log, step);
     }
 
     pub(super) fn scanned_to_end(&mut self, log: LogPartition) {
-        match self.logs.get_mut(log.index()).and_then(FollowedLog::scanned_to_end) {
-            Some(ScanEnd::FromBeginning) => self.effects.push_back(Effect::ScanVerdicts { log, from: None }),
-            Some(ScanEnd::Done) => self.resolve_scanned(log),
-            None => {}
+        let step = self.logs.get_mut(log.index()).map(FollowedLog::scanned_to_end);
+        self.next_of_scan(log, step);
+    }
+
+    fn next_of_scan(&mut self, log: LogPartition, step: Option<ScanStep>) {
+        match step {
+            Some(ScanStep::RestartAt(from)) => self.effects.push_back(Effect::ScanVerdicts { log, from }),
+            Some(ScanStep::Done) => self.resolve_scanned(log),
+            Some(ScanStep::Continue) | None => {}
         }
     }
 
