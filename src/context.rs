@@ -14,7 +14,7 @@ use crate::kafka::admin::{Brokers, LogNames};
 use crate::kafka::budget::{ByteBudget, InFlight};
 use crate::kafka::client::{ClientSettings, ConnectionSettings, ConsumerTimeouts, ProducerSettings};
 use crate::kafka::output::Outputs;
-use crate::kafka::verdict_log::{FollowEvent, Follower, Passing};
+use crate::kafka::verdict_log::{FollowEvent, FollowSettings, Follower, Passing};
 use crate::processing::text_pool::TreeBudget;
 use crate::protocol::{DEFAULT_PART_BYTES, LogPartition};
 use crate::record::PartitionId;
@@ -160,7 +160,7 @@ impl ServiceContext {
         PartitionId::new(Arc::clone(&context.names.verdicts), number(log))
     }
 
-    /// Starts a reader of one partition of the verdict log. One for [`SCAN`] follows no state.
+    /// Starts a reader of one partition of the verdict log.
     pub(crate) fn follow(
         &self,
         log: LogPartition,
@@ -169,13 +169,35 @@ impl ServiceContext {
         sink: impl Fn(FollowEvent) + Send + 'static,
     ) -> Result<Follower, Fatal> {
         let config = self.connection.follower(&self.settings.input.group);
-        let (name, metrics) = (format!("{purpose}-{}", self.shown(log)), self.metrics.clone());
-        let skipped = move || metrics.error(Component::Log, ErrorKind::Corrupt);
+        let (name, partition) = (format!("{purpose}-{}", self.shown(log)), self.follow_settings(log, purpose, sink));
+        Follower::start(&config, partition, budget, name).map_err(failure)
+    }
+
+    /// Starts a reader of all partitions of the verdict logs of both schemes. One for [`SCAN`] follows no state.
+    pub(crate) fn follow_all<S: Fn(FollowEvent) + Send + 'static>(
+        &self,
+        purpose: &str,
+        budget: &Arc<ByteBudget>,
+        sink: impl Fn(LogPartition) -> S,
+    ) -> Result<Vec<Follower>, Fatal> {
+        let config = self.connection.shared_follower(&self.settings.input.group, self.all_logs());
+        let partitions = LogPartition::first(self.all_logs()).map(|log| self.follow_settings(log, purpose, sink(log)));
+        Follower::start_all(&config, partitions.collect(), budget, purpose.to_owned()).map_err(failure)
+    }
+
+    fn follow_settings(
+        &self,
+        log: LogPartition,
+        purpose: &str,
+        sink: impl Fn(FollowEvent) + Send + 'static,
+    ) -> FollowSettings {
+        let metrics = self.metrics.clone();
         let passed = self.settings.kafka.skip_corrupt_verdict.filter(|(partition, _)| *partition == log);
         let passing = passed
             .map(|(_, offset)| if purpose == SCAN { Passing::GoOn(offset) } else { Passing::ToCheckpoint(offset) });
-        let (partition, budget) = (self.verdicts(log), Arc::clone(budget));
-        Follower::start_counting(&config, partition, budget, name, sink, passing, skipped).map_err(failure)
+        FollowSettings::new(self.verdicts(log), sink)
+            .passing(passing)
+            .counting(move || metrics.error(Component::Log, ErrorKind::Corrupt))
     }
 
     /// Settings of the worker's consumer.

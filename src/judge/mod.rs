@@ -26,7 +26,7 @@ use crate::fingerprint::SketchForm;
 use crate::judge::requests::{Fetched, FetchedRequests, RequestQueue, STEP_REQUESTS, TIME_SLICE, run_time_slice};
 use crate::kafka::admin::Admin;
 use crate::kafka::budget::{ByteBudget, Permit};
-use crate::kafka::client::ProducerSettings;
+use crate::kafka::client::{FOLLOWER_QUEUE_BYTES, JUDGE_QUEUE_BYTES, ProducerSettings};
 use crate::kafka::errors::{Denied, denied_in};
 use crate::kafka::fingerprint_log::MAX_REQUESTS;
 use crate::kafka::group_consumer::{
@@ -54,6 +54,15 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Maximum number of verdicts in one record of the verdict log.
 const BATCH_VERDICTS: usize = 2_000;
+
+/// Bytes of verdicts that are read and not yet followed.
+const FOLLOWED_BYTES: usize = 64 << 20;
+
+/// Bytes of requests that are read and not yet judged.
+const REQUEST_BYTES: usize = 32 << 20;
+
+/// Maximum bytes in the buffers of a judge.
+pub(crate) const JUDGE_BUFFERS: usize = FOLLOWED_BYTES + REQUEST_BYTES + FOLLOWER_QUEUE_BYTES + JUDGE_QUEUE_BYTES;
 
 /// A judge's thread.
 pub struct JudgeDriver {
@@ -102,7 +111,7 @@ impl JudgeDriver {
         let (sender, messages) = unbounded();
         let (clock, session) = (context.clock, context.settings.judge.session_timeout);
         let shown = context.shown(log);
-        let log_budget = ByteBudget::new(64 << 20);
+        let log_budget = ByteBudget::new(FOLLOWED_BYTES);
         let follower = context.follow(log, "standby", &log_budget, sink(&sender, Message::Followed))?;
         let config = context.judge_producer(log);
         let answered = sender.clone();
@@ -134,7 +143,7 @@ impl JudgeDriver {
             snapshot_tasks: BackgroundTasks::start(format!("snapshots-{shown}")).map_err(failure)?,
             next_snapshot: Arc::default(),
             maintenance: BackgroundTasks::start(format!("maintenance-{shown}")).map_err(failure)?,
-            budget: ByteBudget::new(32 << 20),
+            budget: ByteBudget::new(REQUEST_BYTES),
             report: JudgeReport::new(context.metrics.clone(), &context.health, clock, shown, session),
             last_check: clock.now(),
             stopped: false,

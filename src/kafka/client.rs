@@ -83,7 +83,17 @@ const INPUT_QUEUE_BYTES: usize = 16 << 20;
 
 /// Bytes that the client of a follower reads ahead: more would only be memory, because it fetches again 10 ms after there is
 /// room.
-const FOLLOWER_QUEUE_BYTES: usize = 8 << 20;
+pub(crate) const FOLLOWER_QUEUE_BYTES: usize = 8 << 20;
+
+/// Bytes of requests that the client of a judge reads ahead.
+pub(crate) const JUDGE_QUEUE_BYTES: usize = 16 << 20;
+
+/// Bytes that a follower of many partitions reads ahead, all together. Each partition has a queue of its own, which one
+/// response may exceed once.
+const SHARED_QUEUE_BYTES: usize = 32 << 20;
+
+/// Maximum bytes of one partition of a log in one fetch response: the client's default.
+const LOG_FETCH_BYTES: usize = 1 << 20;
 
 /// Maximum bytes of a batch if no topic has a smaller limit: the client's default.
 pub const BATCH_BYTES: usize = 1_000_000;
@@ -137,7 +147,7 @@ impl ConnectionSettings {
     /// takes over from a judge that is silent for longer than `session`.
     #[must_use]
     pub fn judge_consumer(&self, group: &str, session: Duration) -> ClientConfig {
-        let mut config = self.member(group, session, session / 20, 16 << 20);
+        let mut config = self.member(group, session, session / 20, JUDGE_QUEUE_BYTES);
         // The interval that is configured for the input may be shorter than this session, which is not allowed.
         config.set("max.poll.interval.ms", millis(JUDGE_POLL));
         config
@@ -148,6 +158,19 @@ impl ConnectionSettings {
     pub fn follower(&self, group: &str) -> ClientConfig {
         let mut config = self.consumer(group, FOLLOWER_QUEUE_BYTES);
         config.set("fetch.wait.max.ms", "100");
+        config
+    }
+
+    /// Settings of a [`ConnectionSettings::follower`] of this many partitions, each with a queue of its own. All of them
+    /// together take limited memory.
+    #[must_use]
+    pub fn shared_follower(&self, group: &str, partitions: usize) -> ClientConfig {
+        let mut config = self.follower(group);
+        let share = (SHARED_QUEUE_BYTES / partitions.max(1)).min(FOLLOWER_QUEUE_BYTES);
+        config.set("queued.max.messages.kbytes", kibibytes(share));
+        if ["fetch.message.max.bytes", "max.partition.fetch.bytes"].iter().all(|key| config.get(key).is_none()) {
+            config.set("fetch.message.max.bytes", share.clamp(1 << 10, LOG_FETCH_BYTES).to_string());
+        }
         config
     }
 
@@ -293,7 +316,7 @@ impl ConnectionSettings {
             .set("enable.partition.eof", "true")
             // The default of 1000 adds seconds each time the capped queue was full.
             .set("fetch.queue.backoff.ms", "10")
-            .set("queued.max.messages.kbytes", (queue_bytes / 1024).clamp(1, 2_097_151).to_string());
+            .set("queued.max.messages.kbytes", kibibytes(queue_bytes));
         config
     }
 
@@ -316,6 +339,11 @@ impl ConnectionSettings {
             .set("queue.buffering.max.messages", "1000000");
         config
     }
+}
+
+/// Returns the limit of a consumer's queue.
+fn kibibytes(bytes: usize) -> String {
+    (bytes >> 10).clamp(1, 2_097_151).to_string()
 }
 
 fn millis(span: Duration) -> String {
@@ -518,6 +546,24 @@ mod tests {
         assert_eq!(max(&[("max.partition.fetch.bytes", "1000000")]), [None, None]);
         let readers = ConnectionSettings::default().follower("g");
         assert_eq!(keys.map(|key| readers.get(key).map(str::to_owned)), [None, None], "the logs are not compressed");
+    }
+
+    #[test]
+    fn a_follower_of_many_partitions_takes_no_more_memory_than_one_of_few() {
+        let limits = |partitions: usize, of_user: Option<&str>| {
+            let own = of_user.map(|key| (key.to_owned(), "70000".to_owned()));
+            let connection =
+                ConnectionSettings { consumer_properties: own.into_iter().collect(), ..ConnectionSettings::default() };
+            let config = connection.shared_follower("g", partitions);
+            config.create_native_config().unwrap();
+            ["queued.max.messages.kbytes", "fetch.message.max.bytes"].map(|key| config.get(key).map(str::to_owned))
+        };
+        let both = |queue: &str, fetch: &str| [Some(queue.to_owned()), Some(fetch.to_owned())];
+        assert_eq!(limits(1, None), both("8192", "1048576"));
+        assert_eq!(limits(64, None), both("512", "524288"));
+        assert_eq!(limits(1024, None), both("32", "32768"));
+        assert_eq!(limits(64, Some("fetch.message.max.bytes")), both("512", "70000"));
+        assert_eq!(limits(64, Some("max.partition.fetch.bytes")), [Some("512".to_owned()), None]);
     }
 
     #[test]

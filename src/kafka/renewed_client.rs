@@ -330,6 +330,18 @@ impl RenewedClient<BaseConsumer<LoggingContext>> {
     }
 }
 
+impl RenewedClient<Arc<BaseConsumer<LoggingContext>>> {
+    /// Creates a consumer with manually assigned partitions, each with a queue of its own.
+    ///
+    /// # Errors
+    ///
+    /// The client cannot be created from these settings.
+    pub(super) fn shared_consumer(config: &ClientConfig, name: String) -> Result<Self, KafkaError> {
+        let config = config.clone();
+        Self::new(name, move || config.create_with_context(LoggingContext(())).map(Arc::new))
+    }
+}
+
 impl<C: WatchedClient> RenewedClient<C> {
     /// Creates the first client; later ones are created in the same way.
     ///

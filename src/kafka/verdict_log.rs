@@ -1,28 +1,35 @@
-//! A reader that follows one partition of the verdict log, on a separate thread.
+//! A reader that follows partitions of the verdict log, on a separate thread.
 //!
-//! The reader assigns its partition manually, reads only committed records, and hands over whole records in order. It
-//! serves one purpose at a time: a new [`FollowCommand::From`] replaces the previous one, and every event carries the
-//! serial number of its command, so that the owner recognises late events. Requests for the end are numbered for the
-//! same reason.
+//! The reader assigns its partitions manually, reads only committed records, and hands over whole records in order. It
+//! serves one purpose at a time: a new [`FollowCommand::From`] replaces the previous one of its partition, and every event
+//! carries the serial number of its command, so that the owner recognises late events. Requests for the end are numbered
+//! for the same reason.
+//!
+//! All partitions share one client, since each client costs threads, connections and buffers. Each has a queue of its own
+//! there, so what arrives, and every error, belongs to one partition, and is limited apart from the others. Nothing here
+//! waits for a broker on behalf of one partition while others are read, except to find a lost client, and to report a
+//! judge's missing barrier.
 //!
 //! Records that dupgate has not written are skipped. A record that dupgate has written and that cannot be read stops
 //! the reader, because it may hold verdicts. Only an operator can let readers pass it ([`Passing`]): they continue at the
 //! next checkpoint, which holds all that is judged.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, after, tick, unbounded};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, after, select, tick, unbounded};
+use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::Message;
+use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::budget::{ByteBudget, Permit};
 use super::client::LoggingContext;
 use super::offsets::Offsets;
-use super::renewed_client::{Positions, RenewedClient};
+use super::renewed_client::{Positions, RenewedClient, known_end};
 use crate::protocol::{BARRIER, CodecError, VerdictOffset, VerdictReader, VerdictRecord, is_ours};
 use crate::record::{PartitionId, Timestamp};
 
@@ -97,78 +104,75 @@ impl Passing {
     }
 }
 
-/// The owner's handle of a reader. Dropping it ends the thread.
+/// A partition to follow.
+pub struct FollowSettings {
+    partition: PartitionId,
+    sink: Box<dyn Fn(FollowEvent) + Send>,
+    passing: Option<Passing>,
+    skipped: Box<dyn Fn() + Send>,
+}
+
+impl FollowSettings {
+    /// Hands the events of this partition to `sink`, on the reader's thread.
+    pub fn new(partition: PartitionId, sink: impl Fn(FollowEvent) + Send + 'static) -> Self {
+        Self { partition, sink: Box::new(sink), passing: None, skipped: Box::new(|| {}) }
+    }
+
+    /// Passes a record that cannot be read.
+    #[must_use]
+    pub fn passing(self, passing: Option<Passing>) -> Self {
+        Self { passing, ..self }
+    }
+
+    /// Calls `skipped` for each record that is skipped.
+    #[must_use]
+    pub fn counting(self, skipped: impl Fn() + Send + 'static) -> Self {
+        Self { skipped: Box::new(skipped), ..self }
+    }
+}
+
+/// The owner's handle of the reader of a partition. Dropping the last handle of a reader ends its thread.
 pub struct Follower {
-    commands: Sender<FollowCommand>,
+    commands: Sender<(usize, FollowCommand)>,
+    /// The number of its partition among those of the reader.
+    number: usize,
 }
 
 impl Follower {
-    /// Starts a reader of this partition that waits for its first command.
+    /// Starts a reader of one partition that waits for its first command.
     ///
     /// # Errors
     ///
     /// The client cannot be created from these settings, or the thread cannot be started.
     pub fn start(
         config: &ClientConfig,
-        partition: PartitionId,
-        budget: Arc<ByteBudget>,
+        partition: FollowSettings,
+        budget: &Arc<ByteBudget>,
         thread: String,
-        sink: impl Fn(FollowEvent) + Send + 'static,
     ) -> Result<Self, KafkaError> {
-        Self::start_counting(config, partition, budget, thread, sink, None, || {})
+        Ok(Self { commands: Reader::start(config, vec![partition], budget, thread)?, number: 0 })
     }
 
-    /// Like [`Follower::start`], but passes a record that cannot be read, and calls `skipped` for each record that is
-    /// skipped.
+    /// Starts a reader of many partitions by one client. Returns a handle for each of them, in their order.
     ///
     /// # Errors
     ///
     /// The client cannot be created from these settings, or the thread cannot be started.
-    pub fn start_counting(
+    pub fn start_all(
         config: &ClientConfig,
-        partition: PartitionId,
-        budget: Arc<ByteBudget>,
+        partitions: Vec<FollowSettings>,
+        budget: &Arc<ByteBudget>,
         thread: String,
-        sink: impl Fn(FollowEvent) + Send + 'static,
-        passing: Option<Passing>,
-        skipped: impl Fn() + Send + 'static,
-    ) -> Result<Self, KafkaError> {
-        let (sender, commands) = unbounded();
-        let consumer = RenewedClient::consumer(config, format!("reader of {partition}"))?;
-        let mut uncommitted = config.clone();
-        uncommitted.set("isolation.level", "read_uncommitted");
-        let reader = Reader {
-            consumer,
-            uncommitted,
-            partition,
-            budget,
-            commands,
-            sink: Box::new(sink),
-            foreign: Foreign { skipped: Box::new(skipped), unreported: 0, again: None },
-            passing,
-            has_passed: false,
-            seeks_checkpoint: false,
-            assembly: VerdictReader::new(),
-            serial: 0,
-            next: None,
-            active: false,
-            rereading: Rereading::default(),
-            begins: None,
-            ends: Ends::NotRequested,
-            newest_barrier: None,
-            warn_tick: tick(WARN_INTERVAL),
-        };
-        std::thread::Builder::new()
-            .name(thread)
-            .spawn(move || reader.run())
-            .map_err(|error| KafkaError::ClientCreation(format!("failed to start the reader's thread: {error}")))?;
-        Ok(Self { commands: sender })
+    ) -> Result<Vec<Self>, KafkaError> {
+        let numbers = 0..partitions.len();
+        let commands = Reader::start(config, partitions, budget, thread)?;
+        Ok(numbers.map(|number| Self { commands: commands.clone(), number }).collect())
     }
 
     /// Hands a command to the reader's thread.
     pub fn command(&self, command: FollowCommand) {
         // An ended thread has nothing left to do.
-        let _ = self.commands.send(command);
+        let _ = self.commands.send((self.number, command));
     }
 }
 
@@ -176,7 +180,8 @@ impl Follower {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
     NotRequested,
-    /// Requested with this number; the end is not known yet.
+    /// Requested with this number. The partition is read from its next offset again since then, and nothing has arrived: a
+    /// fetch that began before the request proves nothing about the end.
     Requested(u64),
     /// Waiting for a barrier that was not read yet. Only that record proves that nothing before it is missing: an
     /// isolated broker may report an earlier offset as the end.
@@ -185,7 +190,7 @@ enum Ends {
         question: u64,
         barrier: VerdictOffset,
     },
-    /// The end is known, and no fetch that began after it was learned has reached the end of the partition yet.
+    /// The end of the partition by the first fetch since the request.
     At {
         /// The number of the request.
         question: u64,
@@ -226,24 +231,150 @@ fn place(next: Option<VerdictOffset>) -> String {
     next.map_or_else(|| "its beginning".to_owned(), |next| format!("offset {next}"))
 }
 
-/// Assigns the partition to a client from this offset on, or from its beginning for `None`.
-fn assign(
-    consumer: &BaseConsumer<LoggingContext>,
-    partition: &PartitionId,
-    next: Option<VerdictOffset>,
-) -> Result<(), KafkaError> {
-    let mut list = TopicPartitionList::new();
-    list.add_partition_offset(&partition.topic, partition.number, offset_of(next))?;
-    consumer.assign(&list)
-}
+/// The client of a reader. The queues of its partitions hold it, too.
+type Client = Arc<BaseConsumer<LoggingContext>>;
 
+/// A thread that reads partitions by one client.
 struct Reader {
-    consumer: RenewedClient<BaseConsumer<LoggingContext>>,
+    /// Before the client: their queues end first.
+    partitions: Vec<PartitionReader>,
+    client: RenewedClient<Client>,
     /// Settings of a client that queries the end of the records, committed or not.
     uncommitted: ClientConfig,
+    budget: Arc<ByteBudget>,
+    commands: Receiver<(usize, FollowCommand)>,
+    /// Receives the number of each partition whose queue is no longer empty, or has not been found empty.
+    filled: Receiver<usize>,
+}
+
+impl Reader {
+    fn start(
+        config: &ClientConfig,
+        partitions: Vec<FollowSettings>,
+        budget: &Arc<ByteBudget>,
+        thread: String,
+    ) -> Result<Sender<(usize, FollowCommand)>, KafkaError> {
+        let ((sender, commands), (fills, filled)) = (unbounded(), unbounded());
+        let partitions = partitions.into_iter().enumerate().map(|(number, settings)| {
+            let fills = fills.clone();
+            PartitionReader::new(settings, Arc::clone(budget), move || {
+                // An ended reader needs no more signs.
+                let _ = fills.send(number);
+            })
+        });
+        let mut uncommitted = config.clone();
+        uncommitted.set("isolation.level", "read_uncommitted");
+        let reader = Self {
+            partitions: partitions.collect(),
+            client: RenewedClient::shared_consumer(config, thread.clone())?,
+            uncommitted,
+            budget: Arc::clone(budget),
+            commands,
+            filled,
+        };
+        std::thread::Builder::new()
+            .name(thread)
+            .spawn(move || reader.run())
+            .map_err(|error| KafkaError::ClientCreation(format!("failed to start the reader's thread: {error}")))?;
+        Ok(sender)
+    }
+
+    fn run(mut self) {
+        loop {
+            match self.commands.try_recv() {
+                Ok(command) => {
+                    self.perform(command);
+                    continue;
+                }
+                Err(TryRecvError::Disconnected) => return,
+                Err(TryRecvError::Empty) => {}
+            }
+            for partition in &mut self.partitions {
+                partition.look_at_time(&self.client, &self.uncommitted);
+            }
+            self.replace_client();
+            self.poll_client();
+            if !self.budget.wait_for_room(POLL) {
+                continue;
+            }
+            let is_busy = |partition: &PartitionReader| partition.queue.is_some() || partition.begins.is_some();
+            let wait = if self.partitions.iter().any(is_busy) { POLL } else { IDLE };
+            select! {
+                recv(self.commands) -> command => match command {
+                    Ok(command) => self.perform(command),
+                    Err(_) => return,
+                },
+                recv(self.filled) -> number => number.into_iter().for_each(|number| self.read(number)),
+                default(wait) => (0..self.partitions.len()).for_each(|number| self.read(number)),
+            }
+        }
+    }
+
+    fn perform(&mut self, (number, command): (usize, FollowCommand)) {
+        if let Some(partition) = self.partitions.get_mut(number) {
+            partition.perform(&self.client, command);
+        }
+    }
+
+    /// Reads the next record of a partition, if its queue holds one.
+    fn read(&mut self, number: usize) {
+        let Some(partition) = self.partitions.get_mut(number) else { return };
+        let Some(queue) = partition.queue.clone() else { return };
+        match queue.poll(Duration::ZERO) {
+            None => self.client.drained(),
+            Some(polled) => {
+                partition.arrived(&self.client, polled);
+                (partition.fills)();
+            }
+        }
+    }
+
+    /// Serves the events of the client as a whole.
+    fn poll_client(&mut self) {
+        match self.client.poll(Duration::ZERO) {
+            // The client has made a queue anew.
+            Some(Ok(message)) => {
+                let (topic, number) = (message.topic(), message.partition());
+                let is_of = |partition: &PartitionId| *partition.topic == *topic && partition.number == number;
+                if let Some(partition) = self.partitions.iter_mut().find(|reader| is_of(&reader.partition)) {
+                    partition.arrived(&self.client, Ok(message));
+                }
+            }
+            Some(Err(KafkaError::MessageConsumptionFatal(code))) => {
+                for partition in self.partitions.iter_mut().filter(|partition| partition.queue.is_some()) {
+                    partition.moved(&self.client, code.to_string());
+                }
+            }
+            Some(Err(error)) => tracing::debug!(target: "dupgate::kafka", %error, "failed to poll the verdict log"),
+            None => {}
+        }
+    }
+
+    /// Replaces a client that has lost its brokers or stands still. The new one continues at the same offsets.
+    fn replace_client(&mut self) {
+        let partitions = RefCell::new(&mut self.partitions);
+        let topic = || partitions.borrow().first().map(|reader| reader.partition.topic.to_string());
+        let take_over = |_: &Client, fresh: &Client| {
+            let mut partitions = partitions.borrow_mut();
+            let open = |reader: &PartitionReader| reader.queue.as_ref().map(|_| reader.open(fresh)).transpose();
+            let queues = partitions.iter().map(open).collect::<Result<Vec<_>, KafkaError>>()?;
+            // The old queues end before the old client, which then closes on its own thread.
+            partitions.iter_mut().zip(queues).for_each(|(reader, queue)| reader.queue = queue);
+            Ok(())
+        };
+        let positions = || -> Positions {
+            let partitions = partitions.borrow();
+            let read = partitions.iter().filter(|reader| reader.queue.is_some());
+            read.map(|reader| (reader.partition.clone(), reader.next.map(|next| next.0))).collect()
+        };
+        let _ = self.client.replace_if_lost(topic, take_over) || self.client.replace_if_stalled(positions, take_over);
+    }
+}
+
+/// What a reader knows of one of its partitions.
+struct PartitionReader {
     partition: PartitionId,
     budget: Arc<ByteBudget>,
-    commands: Receiver<FollowCommand>,
     sink: Box<dyn Fn(FollowEvent) + Send>,
     foreign: Foreign,
     passing: Option<Passing>,
@@ -255,7 +386,10 @@ struct Reader {
     serial: u64,
     /// Next offset to read; `None` at the beginning of the log.
     next: Option<VerdictOffset>,
-    active: bool,
+    /// Present while the partition is read.
+    queue: Option<Arc<PartitionQueue<LoggingContext>>>,
+    /// Tells the reader that the queue may hold a record.
+    fills: Arc<dyn Fn() + Send + Sync>,
     rereading: Rereading,
     /// Fires when a delayed reading begins; `None` if there is no delay.
     begins: Option<Receiver<Instant>>,
@@ -265,45 +399,44 @@ struct Reader {
     warn_tick: Receiver<Instant>,
 }
 
-impl Reader {
-    fn run(mut self) {
-        loop {
-            let idle = if self.begins.is_some() { POLL } else { IDLE };
-            let timeout = if self.active { Duration::ZERO } else { idle };
-            match self.commands.recv_timeout(timeout) {
-                Ok(command) => {
-                    self.perform(command);
-                    continue;
-                }
-                Err(RecvTimeoutError::Disconnected) => return,
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            if self.begins.take_if(|begins| begins.try_recv().is_ok()).is_some() {
-                self.active = true;
-                self.assign();
-            }
-            // The new client continues at the same offset.
-            self.consumer.replace_if_lost(
-                || Some(self.partition.topic.to_string()),
-                |_, fresh| if self.active { assign(fresh, &self.partition, self.next) } else { Ok(()) },
-            );
-            if self.active {
-                self.consumer.replace_if_stalled(
-                    || Positions::from([(self.partition.clone(), self.next.map(|next| next.0))]),
-                    |_, fresh| assign(fresh, &self.partition, self.next),
-                );
-                self.look_for_end();
-                if self.budget.wait_for_room(POLL) {
-                    self.read();
-                }
-            } else {
-                // Keeps the client's own events from piling up.
-                let _ = self.consumer.poll(Duration::ZERO);
-            }
+impl PartitionReader {
+    fn new(settings: FollowSettings, budget: Arc<ByteBudget>, fills: impl Fn() + Send + Sync + 'static) -> Self {
+        let FollowSettings { partition, sink, passing, skipped } = settings;
+        Self {
+            partition,
+            budget,
+            sink,
+            foreign: Foreign { skipped, unreported: 0, again: None },
+            passing,
+            has_passed: false,
+            seeks_checkpoint: false,
+            assembly: VerdictReader::new(),
+            serial: 0,
+            next: None,
+            queue: None,
+            fills: Arc::new(fills),
+            rereading: Rereading::default(),
+            begins: None,
+            ends: Ends::NotRequested,
+            newest_barrier: None,
+            warn_tick: tick(WARN_INTERVAL),
         }
     }
 
-    fn perform(&mut self, command: FollowCommand) {
+    /// Begins a reading whose pause is over, and warns of a barrier that is missing for long.
+    fn look_at_time(&mut self, client: &Client, uncommitted: &ClientConfig) {
+        if self.begins.take_if(|begins| begins.try_recv().is_ok()).is_some() {
+            self.assign(client);
+        }
+        if let Ends::Barrier { barrier, .. } = self.ends
+            && self.queue.is_some()
+            && self.warn_tick.try_recv().is_ok()
+        {
+            self.warn_waiting(client, uncommitted, barrier);
+        }
+    }
+
+    fn perform(&mut self, client: &Client, command: FollowCommand) {
         match command {
             FollowCommand::From(from, serial) => {
                 self.serial = serial;
@@ -320,29 +453,32 @@ impl Reader {
                 self.ends = Ends::NotRequested;
                 self.newest_barrier = None;
                 let pause = self.rereading.begin(from);
-                self.begin(pause);
+                self.begin(client, pause);
             }
-            FollowCommand::ToEnd(question) => self.ends = Ends::Requested(question),
+            FollowCommand::ToEnd(question) => {
+                self.ends = Ends::Requested(question);
+                if self.queue.is_some() {
+                    self.assign(client);
+                }
+            }
             FollowCommand::ToBarrier(question, barrier) => {
                 self.ends = Ends::Barrier { question, barrier };
                 self.warn_tick = tick(WARN_INTERVAL);
-                self.end_at_barrier();
+                self.end_at_barrier(client);
             }
             FollowCommand::Stop => {
-                self.active = false;
                 self.begins = None;
                 self.ends = Ends::NotRequested;
-                self.unassign();
+                self.unassign(client);
             }
         }
     }
 
     /// Starts reading after this pause.
-    fn begin(&mut self, pause: Duration) {
+    fn begin(&mut self, client: &Client, pause: Duration) {
         if pause.is_zero() {
             self.begins = None;
-            self.active = true;
-            self.assign();
+            self.assign(client);
             return;
         }
         tracing::warn!(
@@ -350,54 +486,51 @@ impl Reader {
             partition = %self.partition,
             "the log could not be read to its end: reading it from its beginning again in {} s", pause.as_secs()
         );
-        self.active = false;
-        self.unassign();
+        self.unassign(client);
         self.begins = Some(after(pause));
     }
 
-    fn assign(&mut self) {
-        if let Err(error) = assign(&self.consumer, &self.partition, self.next) {
-            self.moved(format!("cannot be read from {}: {error}", place(self.next)));
+    /// Reads from the next offset on, by a new fetch.
+    fn assign(&mut self, client: &Client) {
+        self.unassign(client);
+        match self.open(client) {
+            Ok(queue) => self.queue = Some(queue),
+            Err(error) => self.moved(client, format!("cannot be read from {}: {error}", place(self.next))),
         }
     }
 
-    fn unassign(&self) {
-        if let Err(error) = self.consumer.unassign() {
+    /// Assigns the partition to a client that does not read it, from the next offset on.
+    fn open(&self, client: &Client) -> Result<Arc<PartitionQueue<LoggingContext>>, KafkaError> {
+        let PartitionId { topic, number } = &self.partition;
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(topic, *number, offset_of(self.next))?;
+        let queue = client.split_partition_queue(topic, *number);
+        let mut queue = queue.ok_or_else(|| KafkaError::Subscription(format!("{} has no queue", self.partition)))?;
+        let fills = Arc::clone(&self.fills);
+        queue.set_nonempty_callback(move || fills());
+        client.incremental_assign(&list)?;
+        // What an earlier fetch has left in the queue keeps it from becoming filled.
+        (self.fills)();
+        Ok(Arc::new(queue))
+    }
+
+    fn unassign(&mut self, client: &Client) {
+        // The queue ends before another one for the same partition begins.
+        if self.queue.take().is_none() {
+            return;
+        }
+        let mut list = TopicPartitionList::new();
+        list.add_partition(&self.partition.topic, self.partition.number);
+        if let Err(error) = client.incremental_unassign(&list) {
             tracing::warn!(target: "dupgate::kafka", partition = %self.partition, %error, "failed to unassign");
         }
     }
 
-    /// Queries the end of the committed records. A fetch that began before the answer proves nothing about that end, so
-    /// reading restarts at the current offset: the next end of the partition is then reported by a later fetch.
-    fn look_for_end(&mut self) {
-        let question = match self.ends {
-            Ends::Requested(question) => question,
-            Ends::Barrier { barrier, .. } => return self.warn_waiting(barrier),
-            Ends::NotRequested | Ends::At { .. } => return,
-        };
-        match self.consumer.fetch_watermarks(&self.partition.topic, self.partition.number, QUERY_TIMEOUT) {
-            Ok((low, end)) => {
-                let (next, end) = (self.next.unwrap_or(VerdictOffset(low)), VerdictOffset(end));
-                if next >= end {
-                    // If the next offset is after the end, the log was truncated or recreated: the next fetch reports
-                    // it.
-                    if next > end { self.reread(question, end) } else { self.ended(question) }
-                } else {
-                    self.reread(question, end);
-                }
-            }
-            Err(error) => self.end_unknown(&error),
-        }
-    }
-
-    /// Logs periodically why a barrier is not read: a transaction before it is open, or the broker does not know it.
-    fn warn_waiting(&self, barrier: VerdictOffset) {
-        if self.warn_tick.try_recv().is_err() {
-            return;
-        }
-        let stable = self.consumer.fetch_watermarks(&self.partition.topic, self.partition.number, QUERY_TIMEOUT);
+    /// Logs why a barrier is not read: a transaction before it is open, or the broker does not know it.
+    fn warn_waiting(&self, client: &Client, uncommitted: &ClientConfig, barrier: VerdictOffset) {
+        let stable = client.fetch_watermarks(&self.partition.topic, self.partition.number, QUERY_TIMEOUT);
         // It is seldom asked for: a client for each reader would cost its threads and connections all the time.
-        let all = Offsets::new(&self.uncommitted, QUERY_TIMEOUT).and_then(|offsets| offsets.range(&self.partition));
+        let all = Offsets::new(uncommitted, QUERY_TIMEOUT).and_then(|offsets| offsets.range(&self.partition));
         match (stable, all) {
             (Ok((_, stable)), Ok(Range { end: written, .. })) if stable <= barrier.0 && barrier.0 < written => {
                 tracing::error!(
@@ -412,50 +545,48 @@ impl Reader {
                 partition = %self.partition, barrier = barrier.0, stable, written,
                 "judging waits until this judge has read back the barrier that it has written"
             ),
-            (Err(error), _) | (_, Err(error)) => self.end_unknown(&error),
+            (Err(error), _) | (_, Err(error)) => tracing::warn!(
+                target: "dupgate::kafka",
+                partition = %self.partition, %error, "failed to query the end, retrying"
+            ),
         }
     }
 
-    fn end_unknown(&self, error: &KafkaError) {
-        tracing::warn!(target: "dupgate::kafka", partition = %self.partition, %error, "failed to query the end, retrying");
-    }
-
     /// Reports the end if the requested barrier was read.
-    fn end_at_barrier(&mut self) {
+    fn end_at_barrier(&mut self, client: &Client) {
         let Ends::Barrier { question, barrier } = self.ends else { return };
         if self.newest_barrier == Some(barrier) {
             self.ended(question);
         } else if self.next.is_some_and(|next| next > barrier) {
-            self.moved(format!("does not hold offset {barrier} before {}", place(self.next)));
+            self.moved(client, format!("does not hold offset {barrier} before {}", place(self.next)));
         }
     }
 
-    fn reread(&mut self, question: u64, end: VerdictOffset) {
-        self.ends = Ends::At { question, end };
-        self.assign();
-    }
-
-    fn read(&mut self) {
-        let kind = match self.consumer.poll(POLL) {
-            None => return self.consumer.drained(),
+    fn arrived(&mut self, client: &Client, polled: Result<BorrowedMessage<'_>, KafkaError>) {
+        let kind = match polled {
             // A client may repeat records after its broker has returned.
-            Some(Ok(message)) if self.next.is_some_and(|next| VerdictOffset(message.offset()) < next) => {
+            Ok(message) if self.next.is_some_and(|next| VerdictOffset(message.offset()) < next) => {
                 tracing::debug!(
                     target: "dupgate::kafka",
                     partition = %self.partition, offset = message.offset(), "read before"
                 );
                 return;
             }
-            Some(Ok(message)) => {
+            Ok(message) => {
                 let payload = message.payload().unwrap_or_default();
                 let next = VerdictOffset(message.offset()).next();
                 self.next = Some(next);
+                if let Ends::Requested(question) = self.ends
+                    && let Some(end) = known_end(client.client(), &self.partition)
+                {
+                    self.ends = Ends::At { question, end: VerdictOffset(end) };
+                }
                 if payload == BARRIER {
                     self.newest_barrier = Some(VerdictOffset(message.offset()));
                 }
                 if !is_ours(payload) {
                     self.foreign.skip(&self.partition, message.offset());
-                    self.end_here();
+                    self.end_here(client);
                     return;
                 }
                 let (at, bytes) = (VerdictOffset(message.offset()), payload.len());
@@ -475,29 +606,29 @@ impl Reader {
                     Err(error) => self.unreadable(at, &error).map(FollowEventKind::Moved),
                 }
             }
-            Some(Err(KafkaError::PartitionEOF(_))) => {
-                if let Ends::At { question, .. } = self.ends {
+            Err(KafkaError::PartitionEOF(_)) => {
+                if let Ends::Requested(question) | Ends::At { question, .. } = self.ends {
                     self.ended(question);
                 }
                 return;
             }
-            Some(Err(KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset))) => {
+            Err(KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset)) => {
                 // The record that was passed is gone, too.
                 self.has_passed = false;
                 Some(FollowEventKind::Moved(format!("does not hold {}", place(self.next))))
             }
-            Some(Err(KafkaError::MessageConsumptionFatal(code))) => Some(FollowEventKind::Moved(code.to_string())),
-            Some(Err(error)) => {
+            Err(KafkaError::MessageConsumptionFatal(code)) => Some(FollowEventKind::Moved(code.to_string())),
+            Err(error) => {
                 tracing::debug!(target: "dupgate::kafka", partition = %self.partition, %error, "failed to poll the verdict log");
                 return;
             }
         };
         match kind {
-            Some(FollowEventKind::Moved(why)) => self.moved(why),
+            Some(FollowEventKind::Moved(why)) => self.moved(client, why),
             Some(kind) => self.report(kind),
             None => {}
         }
-        self.end_here();
+        self.end_here(client);
     }
 
     /// Returns whether a record is skipped because what precedes it was not read. A checkpoint ends that.
@@ -546,8 +677,8 @@ impl Reader {
     }
 
     /// Reports the end if this is the requested one.
-    fn end_here(&mut self) {
-        self.end_at_barrier();
+    fn end_here(&mut self, client: &Client) {
+        self.end_at_barrier(client);
         if let Ends::At { question, end } = self.ends
             && self.next.is_some_and(|next| next >= end)
         {
@@ -561,10 +692,9 @@ impl Reader {
         self.report(FollowEventKind::End(question));
     }
 
-    fn moved(&mut self, why: String) {
-        self.active = false;
+    fn moved(&mut self, client: &Client, why: String) {
         self.ends = Ends::NotRequested;
-        self.unassign();
+        self.unassign(client);
         self.report(FollowEventKind::Moved(why));
     }
 

@@ -22,7 +22,7 @@ use crate::kafka::admin::{Admin, Brokers, LogNames};
 use crate::kafka::budget::ByteBudget;
 use crate::kafka::fingerprint_log::{Appended, NotAppended, RequestLog};
 use crate::kafka::offsets::Offsets;
-use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
+use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, FollowSettings, Follower};
 use crate::protocol::{
     Answer, Decision, ExpiryWatermarks, ForgetTarget, Judged, LogPartition, PageVerdict, Request, RequestBody,
     RequestId, Stage, VerdictOffset, VerdictRecord,
@@ -261,7 +261,8 @@ impl LogReading {
             let sender_of_log = sender.clone();
             let sink = move |event| drop(sender_of_log.send((log, event)));
             let config = connection.follower(&settings.input.group);
-            let follower = Follower::start(&config, partition, Arc::clone(&budget), format!("answers-{log}"), sink);
+            let partition = FollowSettings::new(partition, sink);
+            let follower = Follower::start(&config, partition, &budget, format!("answers-{log}"));
             let follower = follower.map_err(failure)?;
             follower.command(FollowCommand::From(from, 1));
             followers.push(follower);

@@ -17,7 +17,7 @@ use crate::kafka::budget::ByteBudget;
 use crate::kafka::fingerprint_log::Requests;
 use crate::kafka::inspector::ClusterInspector;
 use crate::kafka::offsets::Offsets;
-use crate::kafka::verdict_log::{FollowCommand, FollowEventKind, Follower};
+use crate::kafka::verdict_log::{FollowCommand, FollowEventKind, FollowSettings, Follower};
 use crate::protocol::{LogPartition, RequestOffset, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
 use crate::{context, fatal};
@@ -92,7 +92,8 @@ pub fn read(
         let sender_of_log = sender.clone();
         let sink = move |event| drop(sender_of_log.send((log, event)));
         let config = connection.follower(group);
-        let follower = Follower::start(&config, partition, Arc::clone(&budget), format!("verdicts-{log}"), sink);
+        let partition = FollowSettings::new(partition, sink);
+        let follower = Follower::start(&config, partition, &budget, format!("verdicts-{log}"));
         let follower = follower.map_err(failure)?;
         follower.command(FollowCommand::From(from, 1));
         if extent == LogExtent::Kept {

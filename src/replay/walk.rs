@@ -18,7 +18,7 @@ use crate::fatal::failure;
 use crate::kafka::budget::ByteBudget;
 use crate::kafka::client::ClientSettings;
 use crate::kafka::offsets::Offsets;
-use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
+use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, FollowSettings, Follower};
 use crate::protocol::{Answer, Checkpoint, LogPartition, RequestOffset, Verdict, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Source, Timestamp};
 
@@ -250,8 +250,8 @@ impl LogStream {
         let (sender, events) = unbounded();
         let thread = format!("log-{}", partition.number);
         let sink = move |event| drop(sender.send(event));
-        let follower =
-            Follower::start(config, partition.clone(), ByteBudget::new(AHEAD), thread, sink).map_err(failure)?;
+        let log = FollowSettings::new(partition.clone(), sink);
+        let follower = Follower::start(config, log, &ByteBudget::new(AHEAD), thread).map_err(failure)?;
         follower.command(FollowCommand::From(from, 1));
         follower.command(FollowCommand::ToEnd(1));
         Ok(Self { _follower: follower, events, partition, end, is_over: false })

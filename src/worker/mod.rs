@@ -116,7 +116,10 @@ pub struct WorkerDriver {
     settled: SettledOffsets,
     serials: u64,
     readers: Vec<Reader>,
-    scan_readers: Vec<Option<Reader>>,
+    /// Empty before the first scan.
+    scan_readers: Vec<Reader>,
+    /// Logs whose judges' checkpoints are to be fetched.
+    wanted_checkpoints: Vec<LogPartition>,
     requests: RequestLog,
     /// To the earlier scheme.
     earlier_requests: Option<RequestLog>,
@@ -175,19 +178,10 @@ impl WorkerDriver {
         let budget = ByteBudget::new(context.settings.processing.max_in_flight_bytes / 4 + (1 << 20));
         let log_budget = ByteBudget::new(64 << 20);
         let group = &context.settings.input.group;
-        let logs = context.all_logs();
         let outputs = Arc::clone(&processor.outputs);
 
-        let mut readers = Vec::new();
-        for log in LogPartition::first(logs) {
-            let follower = context.follow(
-                log,
-                "follow",
-                &log_budget,
-                sink(&sender, move |event| Message::Followed(log, event)),
-            )?;
-            readers.push(Reader { follower, serial: 0, next: None });
-        }
+        let followed = |log| sink(&sender, move |event| Message::Followed(log, event));
+        let readers = Reader::of(context.follow_all("follow", &log_budget, followed)?);
         let request_log = |names: &LogNames, logs| {
             RequestLog::open(
                 &context.connection.request_producer(),
@@ -228,7 +222,8 @@ impl WorkerDriver {
             settled: SettledOffsets::default(),
             serials: 0,
             readers,
-            scan_readers: (0..logs).map(|_| None).collect(),
+            scan_readers: Vec::new(),
+            wanted_checkpoints: Vec::new(),
             requests,
             earlier_requests,
             requests_since: None,
@@ -319,7 +314,7 @@ impl WorkerDriver {
 
     fn perform(&mut self, effect: Effect<PagePayload>) -> Result<(), Fatal> {
         match effect {
-            Effect::FetchCheckpoint(log) => self.fetch_checkpoint(log)?,
+            Effect::FetchCheckpoint(log) => self.wanted_checkpoints.push(log),
             Effect::Follow { log, from } => self.follow(log, from),
             Effect::FollowToEnd(log) => self.follow_to_end(log),
             Effect::Join => self.join()?,
@@ -403,6 +398,7 @@ impl Driver for WorkerDriver {
         while let Some(effect) = self.worker.poll() {
             self.perform(effect)?;
         }
+        self.fetch_checkpoints();
         Ok(())
     }
 

@@ -1,27 +1,38 @@
 //! Requests to the judge and its verdicts: appends to the fingerprint log, and readers of the verdict log.
 //!
-//! One reader follows each partition of the verdict log; another one, created on demand, reads old verdicts back.
+//! One reader follows all partitions of the verdict logs; another one, created on demand, reads old verdicts back.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use dupgate_core::worker::Event;
 
 use super::{LINGER, Message, QUERY_TIMEOUT, WorkerDriver};
 use crate::context::SCAN;
 use crate::error::Fatal;
-use crate::fatal::{append_denied, failure};
+use crate::fatal::append_denied;
 use crate::kafka::fingerprint_log::{Appended, NotAppended, RequestLog};
 use crate::kafka::offsets::Offsets;
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
 use crate::protocol::{LogPartition, Request, VerdictOffset};
 use crate::threads::sink;
 
-/// A reader of one verdict log, and the serial number of its current command.
+/// How many clients ask at once for what the judges' groups have committed.
+const CHECKPOINT_CLIENTS: usize = 8;
+
+/// The reader of one verdict log, and the serial number of its current command.
 pub(super) struct Reader {
     pub(super) follower: Follower,
     pub(super) serial: u64,
     /// Next offset to follow, `None` before the first record. Only the lag needs it.
     pub(super) next: Option<VerdictOffset>,
+}
+
+impl Reader {
+    /// Pairs followers with what they have been told: nothing.
+    pub(super) fn of(followers: Vec<Follower>) -> Vec<Self> {
+        followers.into_iter().map(|follower| Self { follower, serial: 0, next: None }).collect()
+    }
 }
 
 impl WorkerDriver {
@@ -54,23 +65,30 @@ impl WorkerDriver {
         self.handle(Event::Appended(request, offset.map_err(|_| ())))
     }
 
-    pub(super) fn fetch_checkpoint(&self, log: LogPartition) -> Result<(), Fatal> {
-        let judges = self.context.connection.query(&self.context.judge_group(log));
-        // A client asks on behalf of one group, and once. It connects while those of other partitions are asked.
-        let offsets = Offsets::new(&judges, QUERY_TIMEOUT).map_err(failure)?;
-        let (sender, partition) = (self.sender.clone(), self.context.fingerprints(log));
+    /// Asks for the checkpoints that the machine wants to know. A client asks on behalf of one group, and there is a group
+    /// for each log, so only some of them exist at once; they connect while the first of them is asked.
+    pub(super) fn fetch_checkpoints(&mut self) {
+        let mut wanted = std::mem::take(&mut self.wanted_checkpoints);
+        if wanted.is_empty() {
+            return;
+        }
+        let (context, sender) = (Arc::clone(&self.context), self.sender.clone());
         self.background_tasks.run(move || {
-            let committed =
-                offsets.committed(&BTreeSet::from([partition.clone()])).map_err(|error| error.to_string())?;
-            offsets.close_idle();
-            let metadata = committed.into_values().flatten().next().map(|committed| committed.metadata);
-            drop(
-                sender
-                    .send(Message::Checkpoint(log, metadata.and_then(|offset| offset.parse().ok()).map(VerdictOffset))),
-            );
+            while !wanted.is_empty() {
+                let query = |log| Offsets::new(&context.connection.query(&context.judge_group(log)), QUERY_TIMEOUT);
+                let next = wanted.iter().take(CHECKPOINT_CLIENTS).map(|log| query(*log).map(|offsets| (*log, offsets)));
+                for (log, offsets) in next.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())? {
+                    let partition = BTreeSet::from([context.fingerprints(log)]);
+                    let committed = offsets.committed(&partition).map_err(|error| error.to_string())?;
+                    offsets.close_idle();
+                    let metadata = committed.into_values().flatten().next().map(|committed| committed.metadata);
+                    let checkpoint = metadata.and_then(|offset| offset.parse().ok()).map(VerdictOffset);
+                    drop(sender.send(Message::Checkpoint(log, checkpoint)));
+                    wanted.retain(|known| *known != log);
+                }
+            }
             Ok(())
         });
-        Ok(())
     }
 
     pub(super) fn follow(&mut self, log: LogPartition, from: Option<VerdictOffset>) {
@@ -109,14 +127,11 @@ impl WorkerDriver {
     pub(super) fn scan(&mut self, log: LogPartition, from: Option<VerdictOffset>) -> Result<(), Fatal> {
         self.serials += 1;
         let serial = self.serials;
-        let Some(place) = self.scan_readers.get_mut(log.index()) else { return Ok(()) };
-        let reader = if let Some(reader) = place {
-            reader
-        } else {
-            let sink = sink(&self.sender, move |event| Message::Scanned(log, event));
-            let follower = self.context.follow(log, SCAN, &self.log_budget, sink)?;
-            place.insert(Reader { follower, serial, next: None })
-        };
+        if self.scan_readers.is_empty() {
+            let sink = |log| sink(&self.sender, move |event| Message::Scanned(log, event));
+            self.scan_readers = Reader::of(self.context.follow_all(SCAN, &self.log_budget, sink)?);
+        }
+        let Some(reader) = self.scan_readers.get_mut(log.index()) else { return Ok(()) };
         reader.serial = serial;
         reader.follower.command(FollowCommand::From(from, serial));
         reader.follower.command(FollowCommand::ToEnd(serial));
@@ -125,7 +140,7 @@ impl WorkerDriver {
 
     pub(super) fn end_scan(&mut self, log: LogPartition) {
         self.serials += 1;
-        if let Some(Some(reader)) = self.scan_readers.get_mut(log.index()) {
+        if let Some(reader) = self.scan_readers.get_mut(log.index()) {
             // Records that the reader has read ahead carry the old serial number and are dropped.
             reader.serial = self.serials;
             reader.follower.command(FollowCommand::Stop);
@@ -133,7 +148,7 @@ impl WorkerDriver {
     }
 
     pub(super) fn scanned(&mut self, log: LogPartition, event: FollowEvent) -> Result<(), Fatal> {
-        let Some(Some(reader)) = self.scan_readers.get(log.index()) else { return Ok(()) };
+        let Some(reader) = self.scan_readers.get(log.index()) else { return Ok(()) };
         if reader.serial != event.serial {
             return Ok(());
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use dupgate::kafka::budget::ByteBudget;
 use dupgate::kafka::client::ConnectionSettings;
-use dupgate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower, Passing};
+use dupgate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, FollowSettings, Follower, Passing};
 use dupgate::protocol::codec::FORMAT_VERSION;
 use dupgate::protocol::{
     BARRIER, Checkpoint, ExpiryWatermarks, LogIdentity, PerStage, RequestOffset, Rules, RulesNumber, SameId, Stage,
@@ -75,8 +75,8 @@ fn follow_passing(
     let count = move || {
         counted.fetch_add(1, Ordering::Relaxed);
     };
-    let (partition, budget) = (PartitionId::new(topic, 0), ByteBudget::new(1 << 20));
-    let follower = Follower::start_counting(&config, partition, budget, "reader".into(), sink, passing, count);
+    let partition = FollowSettings::new(PartitionId::new(topic, 0), sink).passing(passing).counting(count);
+    let follower = Follower::start(&config, partition, &ByteBudget::new(1 << 20), "reader".into());
     let follower = follower.expect("a reader");
     follower.command(FollowCommand::From(None, 1));
     (follower, events, skipped)

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use super::Row;
 use crate::config::settings::{Index, Settings};
+use crate::judge::JUDGE_BUFFERS;
 use crate::kafka::inspector::Ends;
 use crate::record::Format;
 
-/// Memory of the process besides index and pages in flight: dictionaries, client buffers, code.
+/// Memory of the process besides index and pages in flight: dictionaries, code, and the buffers of a worker's clients and
+/// of one judge's.
 const BESIDE: u64 = 512 << 20;
 
 /// Memory of the text work, HTML trees included, as a multiple of `processing.max_in_flight_bytes`.
@@ -77,11 +79,19 @@ pub(super) fn memory(settings: &Settings) -> Vec<Row> {
     let in_flight = if settings.roles.worker { settings.processing.max_in_flight_bytes } else { 0 };
     let times = if settings.record.format == Format::Text { TEXT_TIMES } else { HTML_TIMES };
     let pages = u64::try_from(in_flight).unwrap_or(u64::MAX).saturating_mul(times);
-    vec![fits(limit, index, pages)]
+    vec![fits(limit, index, pages.saturating_add(further_judges(settings)))]
 }
 
-fn fits(limit: u64, index: u64, pages: u64) -> Row {
-    let beside = pages.saturating_add(BESIDE);
+/// Returns the bytes in buffers of the judges after the first one: those of the earlier scheme run in the dual period.
+fn further_judges(settings: &Settings) -> u64 {
+    let served = |settings: &Settings| settings.judge.served_partitions.len();
+    let judges = served(settings) + settings.previous.as_deref().map_or(0, served);
+    let further = if settings.roles.judge { judges.saturating_sub(1) } else { 0 };
+    u64::try_from(further.saturating_mul(JUDGE_BUFFERS)).unwrap_or(u64::MAX)
+}
+
+fn fits(limit: u64, index: u64, in_flight: u64) -> Row {
+    let beside = in_flight.saturating_add(BESIDE);
     let whole = 100 + BESIDE_INDEX_PERCENT;
     let need = (index.saturating_mul(whole) / 100).saturating_add(beside);
     let text = format!("{} here; index.max_memory {}, about {} in all", gib(limit), gib(index), gib(need));
@@ -182,6 +192,19 @@ mod tests {
         let worker = fix(GIB, 0, 6 * (256 << 20));
         assert_eq!(worker.as_deref(), Some("a limit of at least 2.0 GiB, or a smaller processing.max_in_flight_bytes"));
         assert_eq!(fits(2 * GIB, 4 * GIB, 0).state, State::Fail);
+    }
+
+    #[test]
+    fn buffers_of_further_judges_are_counted() {
+        let serving = |judge: bool, partitions: &[u32]| {
+            let mut settings = Settings::default();
+            settings.roles.judge = judge;
+            settings.judge.served_partitions = partitions.to_vec();
+            further_judges(&settings) >> 20
+        };
+        assert_eq!(serving(true, &[0]), 0);
+        assert_eq!(serving(true, &[1, 4, 5]), 2 * 120);
+        assert_eq!(serving(false, &[1, 4, 5]), 0);
     }
 
     #[test]

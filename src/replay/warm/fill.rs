@@ -24,7 +24,7 @@ use crate::kafka::client::ClientSettings;
 use crate::kafka::fingerprint_log::{Appended, NotAppended, RequestLog};
 use crate::kafka::offsets::Offsets;
 use crate::kafka::pages::{PositionReader, PositionResult};
-use crate::kafka::verdict_log::{FollowCommand, FollowEventKind, Follower};
+use crate::kafka::verdict_log::{FollowCommand, FollowEventKind, FollowSettings, Follower};
 use crate::processing::text_pool::{Done, Job, RecordProcessor, TextPool};
 use crate::protocol::{
     LogPartition, PageRequest, PageVerdict, Request, RequestBody, RequestId, RequestOffset, Verdict, VerdictOffset,
@@ -136,8 +136,8 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
             let next = draft.log.get(&log).map_or(VerdictOffset(0), |range| range.start);
             let thread = format!("running-{number}");
             let sink = move |event| drop(sender_of_log.send(Message::Running(number, event)));
-            let follower = Follower::start(&connection.follower(group), log, ByteBudget::new(AHEAD), thread, sink)
-                .map_err(failure)?;
+            let (config, log) = (connection.follower(group), FollowSettings::new(log, sink));
+            let follower = Follower::start(&config, log, &ByteBudget::new(AHEAD), thread).map_err(failure)?;
             let end_requested_at = Duration::ZERO;
             logs.push(Log { follower, permits: VecDeque::new(), next, asks_end: None, end_requested_at, ended: None });
         }

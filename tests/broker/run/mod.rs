@@ -5,6 +5,7 @@ mod crashes;
 pub(super) mod instance;
 mod delivery_modes;
 mod log_limits;
+mod log_partitions;
 mod deleted_logs;
 pub(super) mod partitions;
 mod quotas;
