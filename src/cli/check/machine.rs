@@ -196,8 +196,11 @@ mod tests {
 
     #[test]
     fn buffers_of_further_judges_are_counted() {
+        let (settings, _) = crate::config::Layers::default()
+            .resolve(&crate::config::ExternalInputs::default(), crate::config::Purpose::Sieve)
+            .unwrap();
         let serving = |judge: bool, partitions: &[u32]| {
-            let mut settings = Settings::default();
+            let mut settings = settings.clone();
             settings.roles.judge = judge;
             settings.judge.served_partitions = partitions.to_vec();
             further_judges(&settings) >> 20
