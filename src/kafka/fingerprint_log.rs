@@ -19,7 +19,7 @@ use super::budget::{InFlight, InFlightGuard};
 use super::client::LoggingContext;
 use super::errors::{Denied, denied};
 use super::renewed_client::{Patience, RenewedClient};
-use crate::protocol::{LogPartition, Request, RequestId, RequestOffset, decode_requests, encode_requests};
+use crate::protocol::{LogPartition, Request, RequestBody, RequestId, RequestOffset, decode_requests, encode_requests};
 use crate::record::{PartitionId, Timestamp};
 
 /// Maximum number of requests in one Kafka record.
@@ -158,14 +158,19 @@ impl RequestLog {
         Ok(Self { producer, silence, looks, sink, in_flight, topic, waiting: vec![Vec::new(); partitions] })
     }
 
-    /// Takes a request, and sends it with the next [`RequestLog::send`], or as soon as a record is full.
+    /// Takes a request, and sends it with the next [`RequestLog::send`], or as soon as a record is full. A request to
+    /// reopen a range is alone in its record: before it, the judge asks how far that partition is delivered.
     pub fn append(&mut self, log: LogPartition, request: Request) {
+        let is_alone = matches!(request.body, RequestBody::Reopen { .. });
+        if is_alone {
+            self.send_partition(log);
+        }
         let Some(waiting) = self.waiting.get_mut(log.index()) else {
             (self.sink.answers)(Appended { request: request.id, offset: Err(NotAppended::Uncertain) });
             return;
         };
         waiting.push(request);
-        if waiting.len() >= MAX_REQUESTS {
+        if is_alone || waiting.len() >= MAX_REQUESTS {
             self.send_partition(log);
         }
     }
@@ -337,7 +342,6 @@ impl Requests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::RequestBody;
     use crate::record::{PartitionId, Reject};
 
     #[test]
@@ -372,5 +376,22 @@ mod tests {
         let answer = answers.recv_timeout(Duration::from_secs(30)).unwrap();
         assert_eq!(answer, Appended { request: RequestId(1), offset: Err(NotAppended::Uncertain) });
         assert_eq!((in_flight.records(), in_flight.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn a_request_to_reopen_a_range_is_alone_in_its_record() {
+        let mut config = ClientConfig::new();
+        // Nothing listens there.
+        config.set("bootstrap.servers", "127.0.0.1:1").set("message.timeout.ms", "1000");
+        let in_flight = Arc::new(InFlight::default());
+        let mut log = RequestLog::open(&config, "t".to_owned(), 1, Arc::clone(&in_flight), drop).unwrap();
+        let partition = PartitionId::new("pages", 0);
+        let withdraw = || RequestBody::Withdraw { source: partition.at(7), reason: Reject::Refused };
+        let reopen = |from: i64| RequestBody::Reopen { partition: partition.clone(), from, to: from + 1 };
+        for (body, records) in [(withdraw(), 0), (withdraw(), 0), (reopen(1), 2), (reopen(2), 3), (withdraw(), 3)] {
+            log.append(LogPartition(0), Request { id: RequestId(1), body });
+            assert_eq!(in_flight.records(), records);
+        }
+        assert!(log.is_waiting(), "pages and other requests share records");
     }
 }

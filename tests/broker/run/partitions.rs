@@ -182,29 +182,31 @@ fn a_partition_that_begins_at_its_end_loses_no_pages_after_a_restart() {
 fn a_recreated_topic_does_not_stop_others_and_is_judged_once_its_range_is_reopened() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 1);
-    let other = broker.topic("pages", 1);
+    let other = broker.topic("pages", 2);
     let start = |at: &str| site.start_with("one", json!({ "input": { "topics": [&site.input, &other], "start": at } }));
     produce(broker, &site.input, 0, &pages(0, 0..3));
-    produce(broker, &other, 0, &pages(1, 0..3));
+    (0..2).for_each(|partition| produce(broker, &other, partition, &pages(1 + partition, 0..3)));
     let first = start("earliest");
-    committed(broker, &site.unique, 6);
+    committed(broker, &site.unique, 9);
     first.stop();
 
-    broker.recreate_topic(&other, 1);
-    produce(broker, &other, 0, &pages(1, 3..5));
+    broker.recreate_topic(&other, 2);
+    (0..2).for_each(|partition| produce(broker, &other, partition, &pages(1 + partition, 3..5)));
     produce(broker, &site.input, 0, &pages(0, 3..6));
     // The start of new topics does not apply to one that was read before.
     let mut second = start("latest");
-    committed(broker, &site.unique, 6 + 3);
-    let why = format!("{other}:0 is blocked: ");
-    let readiness_text =
-        wait::until("the partition to be named", || Some(second.readiness()).filter(|text| text.contains(&why)));
+    committed(broker, &site.unique, 9 + 3);
+    let why = [0, 1].map(|partition| format!("{other}:{partition} is blocked: "));
+    let are_named = |text: &String| why.iter().all(|why| text.contains(why));
+    let readiness_text = wait::until("the partitions to be named", || Some(second.readiness()).filter(are_named));
     assert_eq!(second.has_ended(), None);
 
-    // The named remedy.
+    // The named remedy, for both in one command.
     assert!(readiness_text.contains("`dupgate verdicts reopen`"), "{readiness_text}");
-    site.ask(&["verdicts", "reopen", &format!("{other}:0:0-3"), "--execute"]);
-    committed(broker, &site.unique, 6 + 3 + 2);
+    let [first, last] = [0, 1].map(|partition| format!("{other}:{partition}:0-999999999"));
+    let reopened = site.ask(&["verdicts", "reopen", &first, &last, "--execute"]);
+    assert!(!reopened.contains("left_out"), "{reopened}");
+    committed(broker, &site.unique, 9 + 3 + 4);
     second.stop();
 }
 
