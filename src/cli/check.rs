@@ -1,6 +1,6 @@
 //! `check`: connects to the cluster and reports what would fail, with the command that fixes it.
 
-mod machine;
+pub(super) mod machine;
 mod topics;
 
 use std::collections::{BTreeMap, BTreeSet};

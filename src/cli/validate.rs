@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::Global;
+use super::check::machine::MemoryPlan;
 use super::output::{self, Format, columns, expected, print, print_json};
 use crate::config::settings::Settings;
 use crate::config::{Problem, Purpose, load};
@@ -66,6 +67,8 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> Result<(), Fatal> {
         Some(format @ (Format::Json | Format::Jsonl)) => {
             let mut report_json = output::as_json(&problems, &warnings);
             if let Some(report_json) = report_json.as_object_mut() {
+                let memory = settings.as_ref().map(|settings| MemoryPlan::of(settings).bytes());
+                report_json.extend(memory.map(|bytes| ("memory_bytes".to_owned(), bytes.into())));
                 report_json.extend(chance_matches.map(|chance_matches| ("simhash".to_owned(), chance_matches.json())));
                 report_json.extend(curve.map(|curve| ("minhash".to_owned(), curve.json())));
             }

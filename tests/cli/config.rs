@@ -302,6 +302,10 @@ fn a_valid_configuration_is_shown_with_the_recall_and_cost_of_its_bands() {
          minhash  2 of 42 bands shared, estimated similarity 0.3 or more  within 3 d\n"
     );
     assert!(!run(&files, &[], &["validate", "f.yaml", "-o", "json"]).out.contains("curve"));
+    // 1.2 times the index, 6 times the 64 MiB of pages in flight, and 512 MiB.
+    let memory = ["-s", "index.max_memory=1000MiB"];
+    let report: Value = serde_json::from_str(&validate(&[&memory[..], &["-o", "json"]].concat()).out).unwrap();
+    assert_eq!(report["memory_bytes"], (1200_u64 + 6 * 64 + 512) << 20);
     let narrow = validate(&["-s", "match.simhash.bits=32", "-s", "index.max_entries=1000000", "-o", "json"]).out;
     let report: Value = serde_json::from_str(&narrow).unwrap();
     let simhash = &report["simhash"];

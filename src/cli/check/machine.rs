@@ -17,9 +17,9 @@ const BESIDE: u64 = 512 << 20;
 const TEXT_TIMES: u64 = 2;
 const HTML_TIMES: u64 = 6;
 
-/// Overhead of an index, in percent of the bytes that it counts, for the allocator and a snapshot that is being
+/// An index with its overhead, in percent of the bytes that it counts: the allocator, and a snapshot that is being
 /// written.
-const BESIDE_INDEX_PERCENT: u64 = 20;
+const WHOLE_PERCENT: u64 = 120;
 
 /// Minimum number of records and minimum time to estimate a rate.
 const ENOUGH_RECORDS: u64 = 1000;
@@ -72,14 +72,40 @@ pub(super) fn memory(settings: &Settings) -> Vec<Row> {
     let Some(limit) = limit else {
         return vec![Row::warn("memory", "the memory of this machine is unknown".to_owned(), None)];
     };
-    // In the dual period, a judge holds the index of the earlier scheme, too.
-    let indexes =
-        std::iter::once(settings).chain(settings.previous.as_deref()).map(|settings| settings.index.max_memory);
-    let index = if settings.roles.judge { indexes.fold(0, u64::saturating_add) } else { 0 };
-    let in_flight = if settings.roles.worker { settings.processing.max_in_flight_bytes } else { 0 };
-    let times = if settings.record.format == Format::Text { TEXT_TIMES } else { HTML_TIMES };
-    let pages = u64::try_from(in_flight).unwrap_or(u64::MAX).saturating_mul(times);
-    vec![fits(limit, index, pages.saturating_add(further_judges(settings)))]
+    vec![fits(limit, MemoryPlan::of(settings))]
+}
+
+/// The memory that a process may take.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cli) struct MemoryPlan {
+    /// Limit of its indexes, in bytes.
+    index: u64,
+    /// Pages in flight, the text work on them, and buffers of the judges after the first one, in bytes.
+    in_flight: u64,
+}
+
+impl MemoryPlan {
+    /// Plans for these settings.
+    pub(in crate::cli) fn of(settings: &Settings) -> Self {
+        // In the dual period, a judge holds the index of the earlier scheme, too.
+        let indexes =
+            std::iter::once(settings).chain(settings.previous.as_deref()).map(|settings| settings.index.max_memory);
+        let index = if settings.roles.judge { indexes.fold(0, u64::saturating_add) } else { 0 };
+        let in_flight = if settings.roles.worker { settings.processing.max_in_flight_bytes } else { 0 };
+        let times = if settings.record.format == Format::Text { TEXT_TIMES } else { HTML_TIMES };
+        let pages = u64::try_from(in_flight).unwrap_or(u64::MAX).saturating_mul(times);
+        Self { index, in_flight: pages.saturating_add(further_judges(settings)) }
+    }
+
+    /// Bytes besides the index.
+    const fn beside(self) -> u64 {
+        self.in_flight.saturating_add(BESIDE)
+    }
+
+    /// Bytes in all.
+    pub(in crate::cli) const fn bytes(self) -> u64 {
+        (self.index.saturating_mul(WHOLE_PERCENT) / 100).saturating_add(self.beside())
+    }
 }
 
 /// Returns the bytes in buffers of the judges after the first one: those of the earlier scheme run in the dual period.
@@ -90,15 +116,13 @@ fn further_judges(settings: &Settings) -> u64 {
     u64::try_from(further.saturating_mul(JUDGE_BUFFERS)).unwrap_or(u64::MAX)
 }
 
-fn fits(limit: u64, index: u64, in_flight: u64) -> Row {
-    let beside = in_flight.saturating_add(BESIDE);
-    let whole = 100 + BESIDE_INDEX_PERCENT;
-    let need = (index.saturating_mul(whole) / 100).saturating_add(beside);
+fn fits(limit: u64, plan: MemoryPlan) -> Row {
+    let (index, need) = (plan.index, plan.bytes());
     let text = format!("{} here; index.max_memory {}, about {} in all", gib(limit), gib(index), gib(need));
     if index > limit {
         Row::fail("memory", text, Some(format!("set index.max_memory below {}", gib(limit))))
     } else if need > limit {
-        let max = limit.saturating_sub(beside).saturating_mul(100) / whole;
+        let max = limit.saturating_sub(plan.beside()).saturating_mul(100) / WHOLE_PERCENT;
         let fix = match max >> 20 {
             0 => format!("a limit of at least {}, or a smaller processing.max_in_flight_bytes", gib(need)),
             max => format!("set index.max_memory to at most {max}MiB"),
@@ -184,6 +208,7 @@ mod tests {
 
     #[test]
     fn an_index_that_does_not_fit_is_reported_with_one_that_does() {
+        let fits = |limit, index, in_flight| fits(limit, MemoryPlan { index, in_flight });
         assert_eq!(fits(8 * GIB, 4 * GIB, 128 << 20).state, State::Ok);
         let fix = |limit, index, pages| fits(limit, index, pages).fix;
         assert_eq!(fix(4 * GIB, 4 * GIB, 128 << 20).as_deref(), Some("set index.max_memory to at most 2880MiB"));
