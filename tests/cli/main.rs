@@ -1,6 +1,8 @@
 //! The binary as its users call it: arguments and files in, output and exit codes out.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail the test")]
 
+#[path = "../support/hostile_records.rs"]
+mod hostile_records;
 #[path = "../support/process.rs"]
 mod process;
 #[path = "../support/wait.rs"]

@@ -56,6 +56,22 @@ impl Ledger {
         Self { inputs, outputs }
     }
 
+    /// Adds what topics held before they were deleted and created again, and calls it by other names than what they hold
+    /// now: the same position is another page.
+    pub(crate) fn restore(&mut self, earlier: Vec<Incarnation>) {
+        for (number, incarnation) in earlier.into_iter().enumerate() {
+            let (topic, name) = (&incarnation.topic, format!("{} #{number}", incarnation.topic));
+            for (_, record) in self.outputs.iter_mut().filter(|(_, record)| incarnation.precedes(record)) {
+                rename(record, topic, &name);
+            }
+            self.inputs.extend(incarnation.pages.into_iter().map(|(mut source, mut record)| {
+                source.partition.topic = name.as_str().into();
+                record.source = source.clone();
+                (source, record)
+            }));
+        }
+    }
+
     /// Returns the page that an output record is of, if it is unchanged, and its outcome.
     fn attributed(&self, output_kind: OutputKind, record: &Record) -> Result<(Source, Outcome), String> {
         let source = origin(output_kind, record)?;
@@ -91,6 +107,50 @@ impl Ledger {
             return Err(format!("{source} came out {count} times, expected {times}: {places}; so did {more} others"));
         }
         Ok(outcomes.into_iter().map(|(source, (outcome, _))| (source, outcome)).collect())
+    }
+}
+
+/// A topic before it is deleted and created again, when each of its pages is out.
+pub(crate) struct Incarnation {
+    topic: String,
+    pages: BTreeMap<Source, Record>,
+    /// The last records of the outputs.
+    outputs: BTreeMap<PartitionId, i64>,
+}
+
+impl Incarnation {
+    /// Reads the topic, and the outputs to their ends.
+    pub(crate) fn read(cluster: &Cluster<'_>, topic: &str) -> Self {
+        let Ledger { inputs, outputs } = Ledger::read(cluster);
+        let pages = inputs.into_iter().filter(|(source, _)| *source.partition.topic == *topic).collect();
+        Self::new(topic, pages, &outputs)
+    }
+
+    fn new(topic: &str, pages: BTreeMap<Source, Record>, outputs: &[(OutputKind, Record)]) -> Self {
+        let mut last = BTreeMap::new();
+        for (_, record) in outputs {
+            let offset = last.entry(record.source.partition.clone()).or_insert(record.source.offset);
+            *offset = record.source.offset.max(*offset);
+        }
+        Self { topic: topic.to_owned(), pages, outputs: last }
+    }
+
+    /// Whether this record of an output was written before.
+    fn precedes(&self, record: &Record) -> bool {
+        self.outputs.get(&record.source.partition).is_some_and(|last| record.source.offset <= *last)
+    }
+}
+
+/// Changes the name of a topic in the headers that name a page.
+fn rename(record: &mut Record, topic: &str, name: &str) {
+    for (header, value) in &mut record.headers {
+        let is_place = matches!(header.as_str(), "dupgate.source" | "dupgate.match" | "dupgate.error.topic");
+        let Some(text) = value.as_deref().filter(|_| is_place).and_then(|text| std::str::from_utf8(text).ok()) else {
+            continue;
+        };
+        if let Some(rest) = text.strip_prefix(topic).filter(|rest| rest.is_empty() || rest.starts_with(':')) {
+            *value = Some(format!("{name}{rest}").into_bytes());
+        }
     }
 }
 
@@ -324,6 +384,34 @@ mod tests {
         chain.inputs = by_source(vec![page(0), page(1), page(2)]);
         let orphans = |ledger: &Ledger| [false, true].map(|has_forgotten| ledger.audit(has_forgotten).orphans);
         assert_eq!((orphans(&ledger(circle)), orphans(&chain)), ([2, 2], [1, 0]));
+    }
+
+    /// A topic with two pages that was created again and holds one: the same position, another page.
+    fn recreated(later: (OutputKind, Record), outputs: &[(OutputKind, Record)]) -> Audit {
+        let placed = |(at, (kind, mut record)): (usize, (OutputKind, Record))| {
+            record.source.offset = i64::try_from(at).unwrap();
+            (kind, record)
+        };
+        let outputs: Vec<_> = outputs.iter().cloned().enumerate().map(placed).collect();
+        let earlier = Incarnation::new("pages", ledger(Vec::new()).inputs, &outputs);
+        let (_, mut later) = placed((outputs.len(), later));
+        let mut page = page(0);
+        page.value = Some(b"another page".to_vec());
+        later.value.clone_from(&page.value);
+        let mut ledger = ledger([outputs, vec![(OutputKind::Unique, later)]].concat());
+        ledger.inputs = by_source(vec![page]);
+        ledger.restore(vec![earlier]);
+        ledger.audit(false)
+    }
+
+    #[test]
+    fn a_position_of_a_topic_that_was_created_again_is_another_page() {
+        let later = || left(0, OutputKind::Unique, None);
+        assert_eq!(recreated(later(), &good()), Audit { pages: 3, duplicates: 1, ..Audit::default() });
+        let audit = recreated(later(), &good()[1..]);
+        assert_eq!((audit.lost, audit.orphans), (1, 1), "the later page is not the one that was lost: {audit:?}");
+        let audit = recreated(left(1, OutputKind::Unique, None), &good());
+        assert_eq!((audit.lost, audit.changed), (1, 1), "nor is the earlier one what came later: {audit:?}");
     }
 
     #[test]

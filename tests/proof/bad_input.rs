@@ -61,14 +61,21 @@ fn filler(bytes: usize) -> Vec<u8> {
     json!({ "text": words("large"), "filler": "x".repeat(bytes) }).to_string().into_bytes()
 }
 
-/// The records that every output takes as they are, and that go to one of them.
+/// The largest of the records for `sieve` that are among [`hostile_records`]: a tenth of a crawl must not take most of
+/// the work.
+const SMALL: usize = 20_000;
+
+/// The records that every output takes as they are, and that go to one of them; and the small ones that are for `sieve`.
 pub(crate) fn hostile_records() -> Vec<Page> {
     let is_taken = |fate: &Fate, page: &Page| match fate {
         Judged(_) => true,
         Dead(stage, _) => *stage != "produce" && page.value.as_ref().is_none_or(|value| value.len() < 1_000_000),
         Tombstone => false,
     };
-    records().into_iter().filter(|(_, page, fate)| is_taken(fate, page)).map(|(_, page, _)| page).collect()
+    let ours = records().into_iter().filter(|(_, page, fate)| is_taken(fate, page)).map(|(_, page, _)| page);
+    let small = crate::hostile_records::all().into_iter().filter(|(_, value, _)| value.len() <= SMALL);
+    let small = small.map(|(name, value, _)| Page { key: name.to_owned(), value: Some(value), ..Page::default() });
+    ours.chain(small).collect()
 }
 
 fn cut(bytes: &[u8]) -> Vec<u8> {

@@ -15,6 +15,8 @@
 mod broker;
 #[path = "../support/cluster/mod.rs"]
 mod cluster;
+#[path = "../support/hostile_records.rs"]
+mod hostile_records;
 
 mod judge_alone;
 mod accounting;

@@ -103,9 +103,15 @@ impl<'b> Cluster<'b> {
 
     /// A command of the program with the deployment's configuration, and a separate folder for state.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        self.command_with(arguments, json!({}))
+    }
+
+    /// Like [`Cluster::command`], with further settings.
+    pub(crate) fn command_with(&self, arguments: &[&str], more: Value) -> Command {
         let (file, disk) = (self.folder.path().join("operator.yaml"), self.disk("operator"));
         let mut config = self.config.clone();
         merge(&mut config, json!({ "index": { "path": disk } }));
+        merge(&mut config, more);
         let text = config.to_string();
         // A command that is starting must not find a partial file.
         if std::fs::read_to_string(&file).ok().as_deref() != Some(&text) {
@@ -123,7 +129,7 @@ impl<'b> Cluster<'b> {
 
     /// What the group has committed for each partition of the input, as text: to see whether anything moved.
     pub(crate) fn committed(&self) -> String {
-        let offsets = self.member().committed_offsets(self.input_places(Offset::Invalid), wait::LIMIT);
+        let offsets = self.member().committed_offsets(self.places(&self.inputs, Offset::Invalid), wait::LIMIT);
         format!("{:?}", offsets.expect("offsets"))
     }
 
@@ -173,9 +179,14 @@ impl<'b> Cluster<'b> {
         &self.dead
     }
 
+    /// What the names of a log's topics begin with.
+    pub(crate) fn log_prefix(&self, log: &str) -> String {
+        format!("{}.{log}.", self.group)
+    }
+
     /// Names of the topics that begin with the group and `.log.`: one for each scheme.
     pub(crate) fn log_topics(&self, log: &str) -> BTreeSet<String> {
-        let prefix = format!("{}.{log}.", self.group);
+        let prefix = self.log_prefix(log);
         let client: BaseConsumer = self.broker.client().create().expect("a client");
         let metadata = client.fetch_metadata(None, wait::LIMIT).expect("metadata");
         let names = metadata.topics().iter().map(MetadataTopic::name);
@@ -190,10 +201,10 @@ impl<'b> Cluster<'b> {
         name
     }
 
-    /// Every partition of the input.
-    fn input_places(&self, offset: Offset) -> TopicPartitionList {
+    /// Every partition of these input topics.
+    fn places(&self, topics: &[String], offset: Offset) -> TopicPartitionList {
         let mut list = TopicPartitionList::new();
-        for topic in &self.inputs {
+        for topic in topics {
             for partition in 0..self.input_partitions {
                 list.add_partition_offset(topic, partition, offset).expect("a valid offset");
             }
@@ -214,13 +225,27 @@ impl<'b> Cluster<'b> {
             let group = list.groups().first()?;
             (group.members().is_empty()).then_some(())
         });
-        client.commit(&self.input_places(Offset::Offset(0)), CommitMode::Sync).expect("the offsets are set back");
+        client
+            .commit(&self.places(&self.inputs, Offset::Offset(0)), CommitMode::Sync)
+            .expect("the offsets are set back");
+    }
+
+    /// Whether the group has committed an offset of this topic.
+    pub(crate) fn has_committed(&self, topic: &String) -> bool {
+        let places = self.places(std::slice::from_ref(topic), Offset::Invalid);
+        let committed = self.member().committed_offsets(places, wait::LIMIT).expect("offsets");
+        committed.elements().iter().any(|element| element.offset() != Offset::Invalid)
     }
 
     /// The group's lag on the input, in records.
     pub(crate) fn lag(&self) -> i64 {
+        self.lag_of(&self.inputs)
+    }
+
+    /// The group's lag on these topics of the input.
+    pub(crate) fn lag_of(&self, topics: &[String]) -> i64 {
         let client = self.member();
-        let committed = client.committed_offsets(self.input_places(Offset::Invalid), wait::LIMIT).expect("offsets");
+        let committed = client.committed_offsets(self.places(topics, Offset::Invalid), wait::LIMIT).expect("offsets");
         let ahead = committed.elements().into_iter().map(|element| {
             let (_, end) = client
                 .fetch_watermarks(element.topic(), element.partition(), wait::LIMIT)
