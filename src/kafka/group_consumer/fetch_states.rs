@@ -174,12 +174,10 @@ fn seek(
     let offset = resolve(consumer, partition, start)?;
     let mut list = TopicPartitionList::new();
     list.add_partition_offset(&partition.topic, partition.number, Offset::Offset(offset))?;
-    if fetch_state.started {
-        let done = consumer.seek_partitions(list.clone(), SEEK)?;
-        for element in done.elements() {
-            element.error()?;
+    if !(fetch_state.started && moves(consumer, &list)?) {
+        if fetch_state.started {
+            consumer.incremental_unassign(&list)?;
         }
-    } else {
         consumer.incremental_assign(&list)?;
         fetch_state.started = true;
     }
@@ -187,6 +185,19 @@ fn seek(
     if fetch_state.is_paused { consumer.pause(&list) } else { consumer.resume(&list) }?;
     fetch_state.is_client_paused = fetch_state.is_paused;
     Ok(offset)
+}
+
+/// Moves the client to another offset of a partition. Returns false if it does not read the partition: it stops for good
+/// where the partition does not hold the next offset, and then refuses to move.
+fn moves(consumer: &BaseConsumer<Context>, list: &TopicPartitionList) -> Result<bool, KafkaError> {
+    let done = consumer.seek_partitions(list.clone(), SEEK)?;
+    for element in done.elements() {
+        match element.error() {
+            Err(error) if error.rdkafka_error_code() == Some(RDKafkaErrorCode::State) => return Ok(false),
+            answer => answer?,
+        }
+    }
+    Ok(true)
 }
 
 fn resolve(consumer: &BaseConsumer<Context>, partition: &PartitionId, start: Start) -> Result<i64, KafkaError> {

@@ -19,11 +19,15 @@ fn pages(numbers: Range<u32>) -> Vec<Given> {
     numbers.map(|number| page(&text(number))).chain([page(&text(0))]).collect()
 }
 
-/// Deletes one of the two logs and creates it again.
-fn recreate(site: &Site, log: &str) {
+/// The topic of one of the two logs.
+fn log(site: &Site, log: &str) -> String {
     let prefix = format!("{}.{log}.", site.group);
-    let log = site.topics().into_iter().find(|topic| topic.starts_with(&prefix)).expect("a log");
-    site.broker.recreate_topic(&log, 1);
+    site.topics().into_iter().find(|topic| topic.starts_with(&prefix)).expect("a log")
+}
+
+/// Deletes one of the two logs and creates it again.
+fn recreate(site: &Site, deleted: &str) {
+    site.broker.recreate_topic(&log(site, deleted), 1);
 }
 
 /// Deletes a log while two instances have pages in flight. Each page comes out once, and the instances say this.
@@ -64,4 +68,18 @@ fn pages_come_out_once_although_the_fingerprint_log_is_deleted_under_load() {
 #[test]
 fn pages_come_out_once_although_the_verdict_log_is_deleted_under_load() {
     delete_under_load("verdicts", "has lost what preceded its first record");
+}
+
+#[test]
+fn pages_come_out_once_although_the_verdict_log_is_deleted_and_the_fingerprint_log_was_trimmed() {
+    let Some(broker) = Broker::shared() else { return };
+    let site = Site::new(broker, 1);
+    let instance = site.start("one");
+    produce(broker, &site.input, 0, &pages(0..100));
+    committed(broker, &site.unique, 100);
+    broker.delete_before(&log(&site, "fingerprints"), 0, 1);
+    recreate(&site, "verdicts");
+    produce(broker, &site.input, 0, &pages(100..200));
+    wait::within(LIMIT, "all pages", || (count(broker, &site.unique) >= 200).then_some(()));
+    instance.stop();
 }
