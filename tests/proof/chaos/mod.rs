@@ -52,7 +52,7 @@ struct Survived {
 }
 
 /// What was seen of a run.
-struct Seen {
+struct Run {
     survived: BTreeMap<&'static str, Survived>,
     trims: Trims,
     /// The most that an instance took, and what is planned for it.
@@ -60,11 +60,11 @@ struct Seen {
     planned: u64,
 }
 
-impl Seen {
+impl Run {
     /// The longest time between two trims. What a log holds at its beginning is needed until the window and the lateness
     /// have passed, and no checkpoint is written while the outputs pause.
     fn longest_without_trim(&self) -> Duration {
-        let pause = self.survived.values().map(|seen| seen.promised).max().unwrap_or_default();
+        let pause = self.survived.values().map(|kind| kind.promised).max().unwrap_or_default();
         WINDOW + LATENESS + SPANS + pause
     }
 
@@ -126,10 +126,10 @@ fn cause_faults(
         wait::until("another record", || (consumed.count() > count).then_some(()));
         let (pause, promised) = (consumed.longest_pause_between(begun, recovered), event.promised());
         eprintln!("{:>5} s  survived, the outputs paused for {pause:.1?}", start.elapsed().as_secs());
-        let seen = survived.entry(event.row()).or_default();
-        seen.times += 1;
-        if seen.times == 1 || pause.div_duration_f64(promised) > seen.pause.div_duration_f64(seen.promised) {
-            (seen.pause, seen.promised) = (pause, promised);
+        let kind = survived.entry(event.row()).or_default();
+        kind.times += 1;
+        if kind.times == 1 || pause.div_duration_f64(promised) > kind.pause.div_duration_f64(kind.promised) {
+            (kind.pause, kind.promised) = (pause, promised);
         }
     }
     fleet.weigh();
@@ -162,7 +162,7 @@ fn every_page_comes_out_once_whatever_happens_to_the_fleet() {
         Shape { topics: TOPICS, partitions: PARTITIONS, input_settings: &[], output_settings: &[], config: replicated };
     let cluster = Cluster::new(&broker, shape);
     let (crawl, planned) = (Crawl::default(), planned_memory(&cluster));
-    let (audit, seen) = std::thread::scope(|scope| {
+    let (audit, run) = std::thread::scope(|scope| {
         let _over = Over(&crawl);
         let writer = scope.spawn(|| crawl.write(&cluster));
         let mut fleet = Fleet::new(&cluster, client_id, &crawl, u32::try_from(seed % 1_000).unwrap());
@@ -182,10 +182,10 @@ fn every_page_comes_out_once_whatever_happens_to_the_fleet() {
         ledger.inputs.extend(fleet.dropped);
         ledger.restore(fleet.earlier);
         let audit = ledger.audit(survived.contains_key("verdict log deleted"));
-        (audit, Seen { survived, trims, memory: fleet.peak_memory, planned })
+        (audit, Run { survived, trims, memory: fleet.peak_memory, planned })
     });
-    seen.print(&audit);
-    seen.check(&audit);
+    run.print(&audit);
+    run.check(&audit);
 }
 
 /// Ends the crawl, even if the test fails.

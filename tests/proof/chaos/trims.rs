@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::metadata::MetadataTopic;
 
 use crate::broker::Broker;
 use crate::cluster::Cluster;
@@ -88,7 +89,7 @@ struct Seen {
 impl Seen {
     fn look(&mut self, client: &BaseConsumer, trims: &mut Trims) {
         let Ok(metadata) = client.fetch_metadata(None, TIMEOUT) else { return };
-        let names = metadata.topics().iter().map(|topic| topic.name()).filter(|name| name.starts_with(&self.prefix));
+        let names = metadata.topics().iter().map(MetadataTopic::name).filter(|name| name.starts_with(&self.prefix));
         let now = Instant::now();
         for name in names {
             if self.names.insert(name.to_owned()) {

@@ -129,8 +129,7 @@ impl<'b> Cluster<'b> {
 
     /// What the group has committed for each partition of the input, as text: to see whether anything moved.
     pub(crate) fn committed(&self) -> String {
-        let offsets = self.member().committed_offsets(self.places(&self.inputs, Offset::Invalid), wait::LIMIT);
-        format!("{:?}", offsets.expect("offsets"))
+        format!("{:?}", self.committed_of(&self.member(), &self.inputs))
     }
 
     /// The folder of configurations, logs and snapshots.
@@ -212,6 +211,13 @@ impl<'b> Cluster<'b> {
         list
     }
 
+    /// What the group has committed of these topics, once its coordinator answers.
+    fn committed_of(&self, client: &BaseConsumer, topics: &[String]) -> TopicPartitionList {
+        wait::until("the committed offsets", || {
+            client.committed_offsets(self.places(topics, Offset::Invalid), wait::LIMIT).ok()
+        })
+    }
+
     fn member(&self) -> BaseConsumer {
         let mut config: ClientConfig = self.broker.client();
         config.set("group.id", &self.group).set("enable.auto.commit", "false").create().expect("a client of the group")
@@ -232,8 +238,7 @@ impl<'b> Cluster<'b> {
 
     /// Whether the group has committed an offset of this topic.
     pub(crate) fn has_committed(&self, topic: &String) -> bool {
-        let places = self.places(std::slice::from_ref(topic), Offset::Invalid);
-        let committed = self.member().committed_offsets(places, wait::LIMIT).expect("offsets");
+        let committed = self.committed_of(&self.member(), std::slice::from_ref(topic));
         committed.elements().iter().any(|element| element.offset() != Offset::Invalid)
     }
 
@@ -245,7 +250,7 @@ impl<'b> Cluster<'b> {
     /// The group's lag on these topics of the input.
     pub(crate) fn lag_of(&self, topics: &[String]) -> i64 {
         let client = self.member();
-        let committed = client.committed_offsets(self.places(topics, Offset::Invalid), wait::LIMIT).expect("offsets");
+        let committed = self.committed_of(&client, topics);
         let ahead = committed.elements().into_iter().map(|element| {
             let (_, end) = client
                 .fetch_watermarks(element.topic(), element.partition(), wait::LIMIT)
