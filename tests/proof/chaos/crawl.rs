@@ -42,7 +42,7 @@ pub(super) struct Crawl {
 
 impl Crawl {
     pub(super) fn write(&self, cluster: &Cluster<'_>) {
-        let producer = PageProducer::new(cluster.broker());
+        let mut producer = PageProducer::new(cluster.broker());
         let hostile = hostile_records();
         let (start, mut held) = (Instant::now(), Duration::ZERO);
         for number in 0_u32.. {
@@ -55,6 +55,8 @@ impl Crawl {
                 self.is_still.store(true, Ordering::SeqCst);
                 wait::until("the crawl to go on", || (!self.is_held.load(Ordering::SeqCst)).then_some(()));
                 self.is_still.store(false, Ordering::SeqCst);
+                // A client may ask the former leaders of a topic that was created again (librdkafka issue 4898).
+                producer = PageProducer::new(cluster.broker());
                 held += since.elapsed();
             }
             let places = u32::try_from(PARTITIONS).unwrap() * u32::try_from(TOPICS).unwrap();
