@@ -17,8 +17,7 @@ use crate::flow::page;
 use crate::several_instances::Team;
 
 /// Workers and input partitions.
-const FLEETS: [(usize, i32); 8] =
-    [(1, 10), (2, 10), (4, 10), (8, 10), (1, 100), (1, 1_000), (4, 1_000), (1, 5_000)];
+const FLEETS: [(usize, i32); 8] = [(1, 10), (2, 10), (4, 10), (8, 10), (1, 100), (1, 1_000), (4, 1_000), (1, 5_000)];
 
 /// Pages written in a second.
 const RATE: u32 = 200;
@@ -42,10 +41,8 @@ fn costs_of_workers_and_partitions() {
 fn measure(broker: &Broker, workers: usize, partitions: i32) {
     let input = broker.topic("pages", partitions);
     let config = json!({ "input": { "topics": [&input] } });
-    let cluster = Cluster::new(
-        broker,
-        Shape { topics: 0, partitions: 6, input_settings: &[], output_settings: &[], config },
-    );
+    let cluster =
+        Cluster::new(broker, Shape { topics: 0, partitions: 6, input_settings: &[], output_settings: &[], config });
     let mut judge = cluster.start_with("judge", json!({ "roles": ["judge"] }));
     judge.wait_ready();
     let mut team = Team::new(&cluster);
