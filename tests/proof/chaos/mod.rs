@@ -33,16 +33,16 @@ const NAMES: [&str; 4] = ["one", "two", "three", "four"];
 const TOPICS: usize = 3;
 const PARTITIONS: i32 = 6;
 
-/// The window, the lateness allowed, and the verdicts between two checkpoints, which take ten seconds: small, so that both
-/// logs are trimmed in a run of two minutes. No smaller: if a judge writes a checkpoint to a new verdict log before it
+/// The window, the lateness allowed, and the verdicts between two checkpoints, which take two minutes: small, so that both
+/// logs are trimmed in a run of ten minutes. No smaller: if a judge writes a checkpoint to a new verdict log before it
 /// notices that the one before is gone, pages whose verdicts were in that block their partitions (`verdict_lost`).
 const WINDOW: Duration = Duration::from_secs(20);
 const LATENESS: Duration = Duration::from_secs(10);
-const CHECKPOINT: u32 = 500;
+const CHECKPOINT: u32 = 6_000;
 
 /// Time of a rolling restart, during which little is judged in the logs of a new scheme, and of three checkpoints: a trim
 /// takes whole spans between them, of which the newest is never trimmed.
-const SPANS: Duration = Duration::from_secs(45);
+const SPANS: Duration = Duration::from_secs(375);
 
 /// What was seen of one kind of event.
 #[derive(Clone, Copy, Default)]
@@ -217,10 +217,11 @@ fn what_is_not_as_promised_fails_the_run() {
         planned: 100,
     };
     let audit = Audit::default();
-    assert_eq!(run(30, 100, 105).check(&audit), Ok(()));
+    let trimmed = (WINDOW + LATENESS + SPANS).as_secs() + 30;
+    assert_eq!(run(30, 100, trimmed).check(&audit), Ok(()));
     let fails = |run: Run, audit: &Audit, why: &str| assert!(run.check(audit).unwrap_err().contains(why), "{why}");
-    fails(run(31, 100, 105), &audit, "outputs paused for 31s");
-    fails(run(30, 101, 105), &audit, "took 101 bytes");
-    fails(run(30, 100, 106), &audit, "not trimmed for 106s");
-    fails(run(30, 100, 105), &Audit { lost: 1, ..Audit::default() }, "lost: 1");
+    fails(run(31, 100, trimmed), &audit, "outputs paused for 31s");
+    fails(run(30, 101, trimmed), &audit, "took 101 bytes");
+    fails(run(30, 100, trimmed + 1), &audit, "not trimmed for");
+    fails(run(30, 100, trimmed), &Audit { lost: 1, ..Audit::default() }, "lost: 1");
 }
