@@ -22,12 +22,14 @@ pub(super) struct JudgedLog {
     retention: LogRetention,
     /// Offset of the next record to follow.
     position: VerdictOffset,
+    /// Offset of the first record that was read, if no checkpoint was read before it.
+    first_read: Option<VerdictOffset>,
     latest_checkpoint: Option<VerdictOffset>,
 }
 
 impl From<Restored> for JudgedLog {
     fn from(Restored { at, state, retention, latest_checkpoint }: Restored) -> Self {
-        Self { state, retention, position: at, latest_checkpoint }
+        Self { state, retention, position: at, first_read: None, latest_checkpoint }
     }
 }
 
@@ -76,6 +78,9 @@ impl JudgedLog {
         next: VerdictOffset,
         record: &VerdictRecord,
     ) -> Result<(), Diverged> {
+        if !self.has_begun() && record.is_of_deleted_log(*self.first_read.get_or_insert(offset)) {
+            return Err(Diverged::NoCheckpoint);
+        }
         self.state.follow_record(record)?;
         self.retention.follow(offset, record, self.state.next_sequence());
         if matches!(record, VerdictRecord::Checkpoint(_)) {
@@ -267,6 +272,25 @@ mod tests {
         assert_eq!(changed.is_some(), log.state().rules_number() != number, "a change is written down");
         log.committed(None, Some(VerdictOffset(hour)));
         log.state().rules().unwrap().dual
+    }
+
+    #[test]
+    fn a_checkpoint_that_a_judge_has_written_after_its_log_was_deleted_is_skipped() {
+        let mut deleted = JudgedLog::default();
+        deleted.begin(LogIdentity(1), rules(100));
+        let begins = deleted.checkpoint(&InputOffsets::default(), BTreeMap::new(), HOUR).unwrap().0;
+        deleted.committed(None, Some(VerdictOffset(1)));
+        let batch = deleted.batch(Vec::new()).unwrap();
+        let of_deleted = deleted.checkpoint(&InputOffsets::default(), BTreeMap::new(), HOUR).unwrap().0;
+
+        let follow =
+            |log: &mut JudgedLog, offset, record| log.follow(VerdictOffset(offset), VerdictOffset(offset + 1), record);
+        let mut log = JudgedLog::default();
+        assert_eq!(follow(&mut log, 0, &batch), Err(Diverged::NoCheckpoint));
+        assert_eq!(follow(&mut log, 2, &of_deleted), Err(Diverged::NoCheckpoint));
+        assert_eq!(follow(&mut log, 3, &begins), Ok(()));
+        // In a log that was trimmed, the checkpoint before the first one is gone.
+        assert_eq!(follow(&mut JudgedLog::default(), 2, &of_deleted), Ok(()));
     }
 
     #[test]

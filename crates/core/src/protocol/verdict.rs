@@ -39,6 +39,14 @@ impl VerdictRecord {
     pub(crate) fn begins_log(&self) -> bool {
         matches!(self, Self::Checkpoint(checkpoint) if checkpoint.previous.is_none())
     }
+
+    /// Returns whether this is a checkpoint of another log, for a reader that has read everything from `first` on and no
+    /// checkpoint yet: the one before it would be among that. A judge has written it after its log was deleted and created
+    /// again, and before it noticed, so the verdicts on what it calls judged are gone.
+    #[must_use]
+    pub(crate) fn is_of_deleted_log(&self, first: VerdictOffset) -> bool {
+        matches!(self, Self::Checkpoint(checkpoint) if checkpoint.previous.is_some_and(|previous| previous >= first))
+    }
 }
 
 /// The answers to consecutive requests of the fingerprint log. Empty when all of them were repeats.

@@ -177,6 +177,10 @@ impl FollowedLog {
     /// Takes a record that was read back.
     pub(super) fn scanned(&mut self, record: &VerdictRecord) -> ScanStep {
         let Some(scan) = &mut self.scan else { return ScanStep::Continue };
+        if self.cache.log.is_some_and(|log| log != record.log()) {
+            // A log begins after this record, so nobody counts it.
+            return ScanStep::Continue;
+        }
         if scan.ends_at(record, &self.cache) {
             scan.finish();
             return ScanStep::Done;
@@ -216,6 +220,8 @@ pub(super) struct VerdictCache {
     remembered: HashMap<Source, Arc<Verdict>>,
     order: VecDeque<Source>,
     limit: usize,
+    /// Offset of the first record that was read.
+    first_read: Option<VerdictOffset>,
     latest_checkpoint: Option<VerdictOffset>,
     next_request: RequestOffset,
     /// The last request other than a page that was applied.
@@ -257,6 +263,7 @@ impl VerdictCache {
             remembered: HashMap::new(),
             order: VecDeque::new(),
             limit,
+            first_read: None,
             latest_checkpoint: None,
             next_request: RequestOffset(0),
             last_applied: None,
@@ -296,7 +303,8 @@ impl VerdictCache {
             *self = Self::new(self.limit);
         }
         let is_first = self.log.is_none();
-        if is_first && !matches!(record, VerdictRecord::Checkpoint(_)) {
+        let first_read = *self.first_read.get_or_insert(offset);
+        if is_first && (!matches!(record, VerdictRecord::Checkpoint(_)) || record.is_of_deleted_log(first_read)) {
             // Without a checkpoint it is not known what was judged before: verdicts up to the first one are of no use.
             return if self.expects_checkpoint { Err(OutOfPlace) } else { Ok(Vec::new()) };
         }
@@ -760,6 +768,30 @@ mod tests {
     }
 
     #[test]
+    fn a_checkpoint_of_a_log_that_was_deleted_is_followed_neither_now_nor_in_a_scan() {
+        // That log's last checkpoint was at 4.
+        let (mut log, of_deleted) = (FollowedLog::new(1), checkpoint(2, Some(4), 3));
+        assert_eq!(log.follow(VerdictOffset(0), &of_deleted), Ok(vec![]));
+        assert!(!log.has_judged(&input(0)));
+        let begins = checkpoint(1, None, 0);
+        let verdicts = [1, 2].map(|offset| batch(vec![withdrawn(offset, Reject::TooLarge)], 0));
+        for (offset, record) in [(5, &begins), (6, &verdicts[0]), (7, &verdicts[1])] {
+            log.follow(VerdictOffset(offset), record).unwrap();
+        }
+        assert_eq!(reason(&log, 1), None, "it remembers one verdict");
+        log.scan(BTreeMap::from([(input(0), 0)]), 10);
+        for record in [&of_deleted, &begins, &verdicts[0], &verdicts[1]] {
+            assert_eq!(log.scanned(record), ScanStep::Continue);
+        }
+        assert_eq!(log.scanned_to_end(), ScanStep::Done);
+        assert_eq!(reason(&log, 1), Some(Reject::TooLarge));
+        // In a log that was trimmed, the checkpoint before the first one is gone.
+        let mut trimmed = FollowedLog::new(1);
+        trimmed.follow(VerdictOffset(5), &of_deleted).unwrap();
+        assert!(trimmed.has_judged(&input(0)));
+    }
+
+    #[test]
     fn a_position_that_was_not_looked_for_is_looked_for_next() {
         let mut log = scanning();
         log.scanned_to_end();
@@ -1078,7 +1110,7 @@ mod tests {
     fn verdicts_before_the_first_checkpoint_of_the_log_are_skipped() {
         let mut cache = VerdictCache::new(10);
         let records = [withdrawal(1, 40), withdrawal(1, 41), checkpoint(2, Some(1), 3), withdrawal(2, 50)];
-        for (offset, record) in (0..).zip(&records) {
+        for (offset, record) in (2..).zip(&records) {
             cache.follow(VerdictOffset(offset), record).unwrap();
         }
         assert!(cache.is_judged(&input(0).at(2)), "the checkpoint says so");
