@@ -329,7 +329,7 @@ mod tests {
         /// The other work of the next turns.
         work: Vec<Work>,
         is_stopped: bool,
-        /// Sends a message that stops it at the next tick.
+        /// Sends a message that stops it, at the tick of the first turn without a message.
         stops: Option<Sender<&'static str>>,
     }
 
@@ -363,8 +363,9 @@ mod tests {
         }
 
         fn tick(&mut self) -> Result<(), Fatal> {
+            let had_message = self.calls.last().is_some_and(|call| call != "work");
             self.calls.push("tick".to_owned());
-            self.stops.take().into_iter().for_each(|sender| sender.send("stop").unwrap());
+            self.stops.take_if(|_| !had_message).into_iter().for_each(|sender| sender.send("stop").unwrap());
             Ok(())
         }
 
@@ -385,14 +386,14 @@ mod tests {
     #[test]
     fn a_turn_takes_messages_up_to_its_bound_and_works_after_them() {
         let (calls, ended) = run(Recorder::default(), &["one", "two", "three"]);
-        assert_eq!(calls, ["perform", "one", "two", "work", "three", "work"]);
+        assert_eq!(calls, ["perform", "one", "two", "tick", "work", "three", "tick", "work"]);
         assert!(ended.is_ok(), "the loop ends with its senders");
     }
 
     #[test]
     fn a_stopped_machine_ends_the_loop_with_the_turn() {
         let (calls, ended) = run(Recorder::default(), &["stop", "two", "three"]);
-        assert_eq!(calls, ["perform", "stop", "two", "work"]);
+        assert_eq!(calls, ["perform", "stop", "two", "tick", "work"]);
         assert!(ended.is_ok());
     }
 
@@ -407,10 +408,10 @@ mod tests {
     fn a_turn_with_more_work_does_not_wait_for_a_message() {
         let (sender, receiver) = unbounded();
         sender.send("one").unwrap();
-        // The loop would wait an hour for the second message, which is sent at its tick.
+        // The loop would wait an hour for the second message, which is sent at its next tick.
         let mut recorder = Recorder { work: vec![Work::Done, Work::More], stops: Some(sender), ..Recorder::default() };
         drive(&mut recorder, &receiver, Clock::start()).unwrap();
-        assert_eq!(recorder.calls, ["perform", "one", "work", "tick", "work", "stop", "work"]);
+        assert_eq!(recorder.calls, ["perform", "one", "tick", "work", "tick", "work", "stop", "tick", "work"]);
     }
 
     #[test]
