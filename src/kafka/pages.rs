@@ -25,8 +25,8 @@ use crate::record::{Headers, PartitionId, RawRecord, Source};
 /// How long one poll waits.
 const POLL: Duration = Duration::from_millis(20);
 
-/// How often the brokers are asked whether what has not arrived exists.
-const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the brokers are asked whether what has not arrived exists, and it is fetched anew.
+const RECHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Time-out of that question.
 const RANGE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -101,11 +101,7 @@ impl Pages {
     }
 
     fn fetch_each(&self, mut open: Vec<&Source>, found: &mut BTreeMap<Source, PageBytes>) -> Result<(), KafkaError> {
-        let mut list = TopicPartitionList::new();
-        for source in &open {
-            list.add_partition_offset(&source.partition.topic, source.partition.number, Offset::Offset(source.offset))?;
-        }
-        self.consumer.assign(&list)?;
+        self.assign(&open)?;
         let (late, recheck) = (after(self.timeout), tick(RECHECK_INTERVAL));
         while !open.is_empty() && late.try_recv().is_err() {
             let message = match self.consumer.poll(POLL) {
@@ -115,9 +111,11 @@ impl Pages {
                     continue;
                 }
                 None => {
-                    // The client reports an end once, and the broker may not have answered about it then.
+                    // The client reports an end once, and the broker may not have answered about it then. It may also have
+                    // stopped for good, by an answer that is about the position before.
                     if recheck.try_recv().is_ok() {
                         open.retain(|source| self.may_exist(source));
+                        self.assign(&open)?;
                     }
                     continue;
                 }
@@ -136,6 +134,15 @@ impl Pages {
             }
         }
         self.consumer.unassign()
+    }
+
+    /// Reads from these positions on, and from no others.
+    fn assign(&self, sources: &[&Source]) -> Result<(), KafkaError> {
+        let mut list = TopicPartitionList::new();
+        for Source { partition, offset } in sources {
+            list.add_partition_offset(&partition.topic, partition.number, Offset::Offset(*offset))?;
+        }
+        self.consumer.assign(&list)
     }
 
     /// Returns whether a position is between the start and the end of its partition, as far as the broker tells.
