@@ -18,7 +18,7 @@ use crate::protocol::{LogPartition, Request, VerdictOffset};
 use crate::threads::sink;
 
 /// How many clients ask at once for what the judges' groups have committed.
-const CHECKPOINT_CLIENTS: usize = 3;
+const CHECKPOINT_CLIENTS: usize = 6;
 
 /// The reader of one verdict log, and the serial number of its current command.
 pub(super) struct Reader {
