@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use super::wait;
 const PASSWORD: &str = "hunter2hunter2hunter2";
 
 /// Every place that takes a secret, and every property whose name marks one.
-fn configuration(listen: SocketAddr, operators: SocketAddr, mechanism: &str) -> String {
+fn configuration(listen: SocketAddr, operators: SocketAddr, index: &Path, mechanism: &str) -> String {
     let oauth = format!("{{token_url: 'http://127.0.0.1:1/', client_id: c, client_secret: {PASSWORD}}}");
     let properties = format!("{{sasl.password: {PASSWORD}, ssl.keystore.password: {PASSWORD}, debug: all}}");
     // Nothing listens at the brokers' address: the program keeps trying, and logs it.
@@ -32,9 +33,11 @@ kafka:
   producer_properties: {{sasl.oauthbearer.client.secret: {PASSWORD}}}
 input: {{topics: [pages], instance_id: one}}
 output: {{unique: {{topic: u}}, duplicate: {{topic: d}}, dead_letter: {{topic: x}}}}
+index: {{path: '{}'}}
 http: {{listen: '{listen}', admin: {{listen: '{operators}', token: {PASSWORD}}}}}
 logging: {{level: trace, format: json}}
-"
+",
+        index.display()
     )
 }
 
@@ -70,7 +73,7 @@ fn logs_no_password(mechanism: &str) {
     let folder = TempDir::new().unwrap();
     let (listen, operators) = (free_address(), free_address());
     let (file, log) = (folder.path().join("dupgate.yaml"), folder.path().join("log"));
-    fs::write(&file, configuration(listen, operators, mechanism)).unwrap();
+    fs::write(&file, configuration(listen, operators, &folder.path().join("index"), mechanism)).unwrap();
 
     let checked = dupgate().args(["validate", "-vv", "-c"]).arg(&file).output().unwrap();
     let mut report = String::from_utf8([checked.stdout, checked.stderr].concat()).unwrap();
