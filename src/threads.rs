@@ -203,7 +203,7 @@ pub(crate) fn wait_until_left<M>(
     has_left()
 }
 
-/// The failures since the last commit.
+/// The failures since a transaction was last committed, or since there was last nothing to commit.
 #[derive(Debug, Default)]
 pub(crate) struct FailedTransactions {
     count: usize,
@@ -220,6 +220,14 @@ impl FailedTransactions {
     /// Notes that a transaction was committed.
     pub(crate) fn committed(&mut self) {
         *self = Self::default();
+    }
+
+    /// Notes how many pages the worker has yet to deliver. Without any, no commit would end the failures: after a
+    /// partition was lost, its pages are another worker's.
+    pub(crate) fn has_to_deliver(&mut self, pages: usize) {
+        if pages == 0 {
+            *self = Self::default();
+        }
     }
 
     /// Returns why the worker does not deliver, after several failures in a row.
@@ -422,6 +430,17 @@ mod tests {
         assert!(member.leave().is_none());
         assert!(!member.is_current(1), "events of a leaving member are ignored");
         assert!(member.is_current(2));
+    }
+
+    #[test]
+    fn failures_are_a_fault_no_longer_than_pages_have_to_be_delivered() {
+        let mut failed = FailedTransactions::default();
+        failed.failed("out: gone".to_owned());
+        failed.failed("out: gone".to_owned());
+        failed.has_to_deliver(1);
+        assert!(failed.why().is_some());
+        failed.has_to_deliver(0);
+        assert_eq!(failed.why(), None);
     }
 
     #[test]

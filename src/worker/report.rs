@@ -390,6 +390,7 @@ impl WorkerReport {
         if status.tripped.is_some() {
             self.metrics.dead_letters_held(&worker.dead_letters_held());
         }
+        self.failed.has_to_deliver(status.waiting + status.in_transaction);
         self.update_readiness(status, silence);
     }
 
