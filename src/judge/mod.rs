@@ -567,7 +567,7 @@ impl Driver for JudgeDriver {
             }
             Message::SnapshotWanted => {
                 self.judge.want_snapshot();
-                self.handle(Event::Tick)
+                Ok(())
             }
             Message::Stop => {
                 tracing::info!(target: "dupgate::judge", log = self.log.0, "judge: stopping");
