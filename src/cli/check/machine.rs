@@ -80,8 +80,8 @@ pub(super) fn memory(settings: &Settings) -> Vec<Row> {
 pub(in crate::cli) struct MemoryPlan {
     /// Limit of its indexes, in bytes.
     index: u64,
-    /// Pages in flight, the text work on them, and buffers of the judges after the first one, in bytes.
-    in_flight: u64,
+    /// Bytes besides the index: pages in flight, the text work on them, buffers, dictionaries and code.
+    beside: u64,
 }
 
 impl MemoryPlan {
@@ -94,17 +94,12 @@ impl MemoryPlan {
         let in_flight = if settings.roles.worker { settings.processing.max_in_flight_bytes } else { 0 };
         let times = if settings.record.format == Format::Text { TEXT_TIMES } else { HTML_TIMES };
         let pages = u64::try_from(in_flight).unwrap_or(u64::MAX).saturating_mul(times);
-        Self { index, in_flight: pages.saturating_add(further_judges(settings)) }
-    }
-
-    /// Bytes besides the index.
-    const fn beside(self) -> u64 {
-        self.in_flight.saturating_add(BESIDE)
+        Self { index, beside: pages.saturating_add(further_judges(settings)).saturating_add(BESIDE) }
     }
 
     /// Bytes in all.
     pub(in crate::cli) const fn bytes(self) -> u64 {
-        (self.index.saturating_mul(WHOLE_PERCENT) / 100).saturating_add(self.beside())
+        (self.index.saturating_mul(WHOLE_PERCENT) / 100).saturating_add(self.beside)
     }
 }
 
@@ -122,7 +117,7 @@ fn fits(limit: u64, plan: MemoryPlan) -> Row {
     if index > limit {
         Row::fail("memory", text, Some(format!("set index.max_memory below {}", gib(limit))))
     } else if need > limit {
-        let max = limit.saturating_sub(plan.beside()).saturating_mul(100) / WHOLE_PERCENT;
+        let max = limit.saturating_sub(plan.beside).saturating_mul(100) / WHOLE_PERCENT;
         let fix = match max >> 20 {
             0 => format!("a limit of at least {}, or a smaller processing.max_in_flight_bytes", gib(need)),
             max => format!("set index.max_memory to at most {max}MiB"),
@@ -208,7 +203,7 @@ mod tests {
 
     #[test]
     fn an_index_that_does_not_fit_is_reported_with_one_that_does() {
-        let fits = |limit, index, in_flight| fits(limit, MemoryPlan { index, in_flight });
+        let fits = |limit, index, pages| fits(limit, MemoryPlan { index, beside: BESIDE + pages });
         assert_eq!(fits(8 * GIB, 4 * GIB, 128 << 20).state, State::Ok);
         let fix = |limit, index, pages| fits(limit, index, pages).fix;
         assert_eq!(fix(4 * GIB, 4 * GIB, 128 << 20).as_deref(), Some("set index.max_memory to at most 2880MiB"));
