@@ -13,7 +13,7 @@ use crate::broker::Broker;
 use crate::cluster::instance::Instance;
 use crate::cluster::records::PageProducer;
 use crate::cluster::{Cluster, Shape};
-use crate::flow::page;
+use crate::flow::{page, write_evenly};
 use crate::several_instances::Team;
 
 /// Workers and input partitions.
@@ -53,7 +53,9 @@ fn measure(broker: &Broker, workers: usize, partitions: i32) {
     team.wait_ready();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| write(broker, &input, partitions, &is_over));
+        scope.spawn(|| {
+            write_evenly(&PageProducer::new(broker), (&input, partitions), RATE, &is_over, |number| page(number, 1, u32::MAX));
+        });
         // The first pages load the dictionary, and clients connect to what they have not used yet.
         std::thread::sleep(MEASURED / 4);
         let cpu = |team: &Team<'_>| [broker.cpu(), judge.cpu(), team.members().map(Instance::cpu).sum()];
@@ -76,19 +78,4 @@ fn measure(broker: &Broker, workers: usize, partitions: i32) {
     assert_eq!(team.disband(), 0, "no instance was restarted");
     judge.stop();
     broker.delete_topic(&input);
-}
-
-/// Writes pages at an even rate to all partitions in turn, until it is over.
-fn write(broker: &Broker, input: &str, partitions: i32, is_over: &AtomicBool) {
-    let producer = PageProducer::new(broker);
-    let start = Instant::now();
-    for number in 0_u32.. {
-        if is_over.load(Ordering::SeqCst) {
-            return producer.flush();
-        }
-        let place = i32::try_from(number).unwrap() % partitions;
-        producer.write(input, place, &page(number, 1, u32::MAX));
-        let due = start + Duration::from_secs(1) * (number + 1) / RATE;
-        std::thread::park_timeout(due.saturating_duration_since(Instant::now()));
-    }
 }

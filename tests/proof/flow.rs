@@ -16,8 +16,8 @@ use crate::broker::{Broker, wait};
 use crate::cluster::Cluster;
 use crate::cluster::records::{Page, PageProducer};
 
-/// Time between two pages, over all partitions.
-const BEAT: Duration = Duration::from_millis(10);
+/// Pages written in a second, over all partitions.
+const RATE: u32 = 100;
 
 /// One page in this many is a copy.
 const COPIES: u32 = 10;
@@ -58,7 +58,29 @@ pub(crate) fn page(number: u32, every: u32, distance: u32) -> Page {
     Page { key: number.to_string(), value: Some(value.to_string().into()), ..Page::default() }
 }
 
-/// Writes a page every [`BEAT`] until dropped.
+/// Writes pages to all partitions of a topic in turn, `rate` a second at even intervals, until it is over. The page of
+/// each number is what `page` returns. Returns how many were written.
+pub(crate) fn write_evenly(
+    producer: &PageProducer,
+    (topic, partitions): (&str, i32),
+    rate: u32,
+    is_over: &AtomicBool,
+    page: impl Fn(u32) -> Page,
+) -> usize {
+    let start = Instant::now();
+    let mut number = 0_u32;
+    while !is_over.load(Ordering::SeqCst) {
+        let place = i32::try_from(number).expect("few pages") % partitions;
+        producer.write(topic, place, &page(number));
+        number += 1;
+        let due = start + Duration::from_secs(1) * number / rate;
+        std::thread::park_timeout(due.saturating_duration_since(Instant::now()));
+    }
+    producer.flush();
+    usize::try_from(number).expect("a small number")
+}
+
+/// Writes [`RATE`] pages a second until dropped.
 pub(crate) struct Feed {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -69,24 +91,16 @@ impl Feed {
     pub(crate) fn start(broker: &Broker, topic: &str, partitions: i32) -> Self {
         assert!(i32::try_from(COPIED).is_ok_and(|distance| distance % partitions == 0), "copies in another partition");
         let (producer, topic, stop) = (PageProducer::new(broker), topic.to_owned(), Arc::new(AtomicBool::new(false)));
-        let stopped = stop.clone();
+        let is_over = stop.clone();
         let thread = std::thread::spawn(move || {
-            let start = Instant::now();
-            for number in 0_u32.. {
-                if stopped.load(Ordering::Relaxed) {
-                    return producer.flush();
-                }
-                let place = i32::try_from(number).expect("few pages") % partitions;
-                producer.write(&topic, place, &page(number, COPIES, COPIED));
-                std::thread::park_timeout((start + BEAT * number).saturating_duration_since(Instant::now()));
-            }
+            write_evenly(&producer, (&topic, partitions), RATE, &is_over, |number| page(number, COPIES, COPIED));
         });
         Self { stop, thread: Some(thread) }
     }
 
     /// Ends, once every page is stored.
     pub(crate) fn end(mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::SeqCst);
         self.thread.take().expect("a thread").join().expect("the feed ends well");
     }
 }

@@ -8,7 +8,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -17,7 +17,7 @@ use crate::broker::Broker;
 use crate::cluster::instance::Instance;
 use crate::cluster::records::{PageProducer, TopicReader};
 use crate::cluster::{Cluster, Shape};
-use crate::flow::page;
+use crate::flow::{page, write_evenly};
 use crate::several_instances::Team;
 
 const PARTITIONS: i32 = 6;
@@ -105,7 +105,10 @@ fn nothing_grows_in_twenty_turnovers_of_the_window() {
     team.wait_ready();
     let is_over = AtomicBool::new(false);
     let (samples, written) = std::thread::scope(|scope| {
-        let writer = scope.spawn(|| write(&cluster, &is_over));
+        let writer = scope.spawn(|| {
+            let (producer, input) = (PageProducer::new(cluster.broker()), cluster.inputs()[0].as_str());
+            write_evenly(&producer, (input, PARTITIONS), RATE, &is_over, |number| page(number, COPIES, COPIED))
+        });
         let samples: Vec<Sample> = (1..=TURNOVERS)
             .map(|turnover| {
                 let samples = (0..SAMPLES).map(|_| {
@@ -131,21 +134,4 @@ fn nothing_grows_in_twenty_turnovers_of_the_window() {
     for (at, (name, _, percent)) in MEASURED.into_iter().enumerate() {
         assert!(after[at] * 100 <= before[at] * (100 + percent), "{name}: {} after {}", after[at], before[at]);
     }
-}
-
-/// Writes pages at an even rate until it is over; returns how many.
-fn write(cluster: &Cluster<'_>, is_over: &AtomicBool) -> usize {
-    let producer = PageProducer::new(cluster.broker());
-    let start = Instant::now();
-    for number in 0_u32.. {
-        if is_over.load(Ordering::SeqCst) {
-            producer.flush();
-            return usize::try_from(number).unwrap();
-        }
-        let place = i32::try_from(number).unwrap() % PARTITIONS;
-        producer.write(&cluster.inputs()[0], place, &page(number, COPIES, COPIED));
-        let due = start + Duration::from_secs(1) * (number + 1) / RATE;
-        std::thread::park_timeout(due.saturating_duration_since(Instant::now()));
-    }
-    unreachable!("a crawl has fewer pages than numbers")
 }
