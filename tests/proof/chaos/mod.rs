@@ -33,16 +33,15 @@ const NAMES: [&str; 4] = ["one", "two", "three", "four"];
 const TOPICS: usize = 3;
 const PARTITIONS: i32 = 6;
 
-/// The window, the lateness allowed, and the verdicts between two checkpoints, which take two minutes: small, so that both
-/// logs are trimmed in a run of ten minutes. No smaller: if a judge writes a checkpoint to a new verdict log before it
-/// notices that the one before is gone, pages whose verdicts were in that block their partitions (`verdict_lost`).
+/// The window, the lateness allowed, and the verdicts between two checkpoints, which take ten seconds: small, so that both
+/// logs are trimmed in a run of two minutes.
 const WINDOW: Duration = Duration::from_secs(20);
 const LATENESS: Duration = Duration::from_secs(10);
-const CHECKPOINT: u32 = 6_000;
+const CHECKPOINT: u32 = 500;
 
 /// Time of a rolling restart, during which little is judged in the logs of a new scheme, and of three checkpoints: a trim
 /// takes whole spans between them, of which the newest is never trimmed.
-const SPANS: Duration = Duration::from_secs(375);
+const SPANS: Duration = Duration::from_secs(45);
 
 /// What was seen of one kind of event.
 #[derive(Clone, Copy, Default)]
