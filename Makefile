@@ -118,7 +118,7 @@ soak: ## Turn a small window over twenty times in an hour, and check that nothin
 
 fleet: ## Measure what workers and partitions cost brokers, judge and worker (docs/SCALING.md); ten minutes
 	@tests/tools.sh test
-	$(CARGO) test --locked --test proof fleet:: -- --ignored --nocapture
+	$(CARGO) test --locked --release --test proof fleet:: -- --ignored --nocapture
 
 kafka-up: ## Start a broker that keeps running; prints its address
 	@tests/broker/kafka.sh up

@@ -319,10 +319,8 @@ impl Shared {
             Command::Seek(partition, start, serial) => {
                 if let Some(fetch_state) = fetch_states.by_partition.get_mut(&partition) {
                     fetch_state.close();
-                    fetch_state.wanted = Some((start, serial));
                 }
-                drop(fetch_states);
-                self.seek_what_is_wanted(consumer);
+                fetch_states.want_seek(&partition, start, serial);
             }
             Command::Close(partition) => {
                 if let Some(fetch_state) = fetch_states.by_partition.get_mut(&partition) {
@@ -398,12 +396,11 @@ impl Shared {
     /// partition, those count that were handed over completely. A partition whose end is missed here becomes idle soon.
     fn at_end(&self, consumer: &BaseConsumer<Context>, number: i32) {
         let fetch_states = self.fetch_states();
-        let of_number = || fetch_states.by_partition.iter().filter(|(partition, _)| partition.number == number);
-        let is_sure = of_number().count() == 1;
+        let is_sure = fetch_states.of_number(number).count() == 1;
         let open = |(partition, fetch_state): (&PartitionId, &FetchState)| {
             Some((partition.clone(), fetch_state.open?, fetch_state.next))
         };
-        let open: Vec<(PartitionId, u64, i64)> = of_number().filter_map(open).collect();
+        let open: Vec<(PartitionId, u64, i64)> = fetch_states.of_number(number).filter_map(open).collect();
         drop(fetch_states);
         for (partition, serial, next) in open {
             let offset = read_up_to(consumer.client(), &partition, next);

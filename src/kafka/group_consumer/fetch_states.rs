@@ -7,6 +7,7 @@
 //! which joins no group, reads one partition of one topic, so that its first answer is about this topic.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,6 +64,8 @@ impl FetchState {
 #[derive(Debug, Default)]
 pub(super) struct FetchStates {
     pub(super) by_partition: BTreeMap<PartitionId, FetchState>,
+    /// Whether a seek of any partition may be wanted.
+    may_seek: bool,
     /// Number of overdue revocations that the owner has yet to answer.
     pub(super) overdue: usize,
     pub(super) leaving: bool,
@@ -89,23 +92,94 @@ pub(super) struct Sweep {
 }
 
 impl FetchStates {
-    /// Tries every seek that has not succeeded yet: a partition that has just been assigned refuses it for a moment.
-    /// Returns those that succeeded, with their serial numbers and start offsets.
+    /// Notes that the client is to read this partition, if it is assigned, from here on.
+    pub(super) fn want_seek(&mut self, partition: &PartitionId, start: Start, serial: u64) {
+        if let Some(found) = self.by_partition.get_mut(partition) {
+            found.wanted = Some((start, serial));
+            self.may_seek = true;
+        }
+    }
+
+    /// Returns the partitions of this number of all topics, without a look at each partition.
+    pub(super) fn of_number(&self, number: i32) -> impl Iterator<Item = (&PartitionId, &FetchState)> {
+        let first = self.by_partition.keys().next();
+        let topics = std::iter::successors(first, |partition| {
+            let last = PartitionId { topic: partition.topic.clone(), number: i32::MAX };
+            self.by_partition.range((Bound::Excluded(last), Bound::Unbounded)).next().map(|(next, _)| next)
+        });
+        topics.filter_map(move |first| {
+            self.by_partition.get_key_value(&PartitionId { topic: first.topic.clone(), number })
+        })
+    }
+
+    /// Tries every seek that has not succeeded yet, all by the same requests: a partition that has just been assigned
+    /// refuses it for a moment. Returns those that succeeded, with their serial numbers and start offsets.
     pub(super) fn seek_what_is_wanted(&mut self, consumer: &BaseConsumer<Context>) -> Vec<(PartitionId, u64, i64)> {
-        let mut started = Vec::new();
-        for (partition, fetch_state) in &mut self.by_partition {
-            let Some((start, serial)) = fetch_state.wanted else { continue };
-            match seek(consumer, partition, start, fetch_state) {
-                Ok(offset) => {
-                    fetch_state.wanted = None;
-                    fetch_state.open = Some(serial);
-                    fetch_state.next = offset;
-                    started.push((partition.clone(), serial, offset));
-                }
-                Err(error) => tracing::debug!(target: "dupgate::kafka", %partition, %error, "seek failed, retrying"),
+        if !self.may_seek {
+            return Vec::new();
+        }
+        let wanted = self.by_partition.iter();
+        let wanted = wanted.filter_map(|(partition, found)| Some((partition.clone(), found.wanted?.0))).collect();
+        let mut offsets = resolve_each(consumer, &wanted);
+        self.may_seek = !wanted.is_empty();
+        if offsets.is_empty() {
+            return Vec::new();
+        }
+        if let Err(error) = self.seek(consumer, &mut offsets) {
+            tracing::debug!(target: "dupgate::kafka", %error, "seeks failed, retrying");
+            return Vec::new();
+        }
+        let sought = |(partition, offset): (PartitionId, i64)| {
+            let found = self.by_partition.get_mut(&partition)?;
+            let (_, serial) = found.wanted.take()?;
+            found.open = Some(serial);
+            found.next = offset;
+            Some((partition, serial, offset))
+        };
+        offsets.into_iter().filter_map(sought).collect()
+    }
+
+    /// Moves the client to these offsets. Removes the partitions that refuse it.
+    fn seek(
+        &mut self,
+        consumer: &BaseConsumer<Context>,
+        offsets: &mut BTreeMap<PartitionId, i64>,
+    ) -> Result<(), KafkaError> {
+        let stopped = move_started(consumer, offsets, |partition| self.is_started(partition))?;
+        if !stopped.is_empty() {
+            consumer.incremental_unassign(&list_of(&stopped))?;
+            self.set_started(&stopped, false);
+        }
+        let new: BTreeSet<_> = offsets.keys().filter(|partition| !self.is_started(partition)).cloned().collect();
+        if !new.is_empty() {
+            consumer.incremental_assign(&list_at(new.iter().map(|partition| (partition, offsets[partition])))?)?;
+            self.set_started(&new, true);
+        }
+        // The client keeps a pause across assignments, so it is set or cleared explicitly.
+        let is_paused =
+            |partition: &&PartitionId| self.by_partition.get(*partition).is_some_and(|found| found.is_paused);
+        let (paused, read): (Vec<_>, Vec<_>) = offsets.keys().partition(is_paused);
+        let list = |partitions: &[&PartitionId]| list_of(&partitions.iter().copied().cloned().collect());
+        consumer.pause(&list(&paused))?;
+        consumer.resume(&list(&read))?;
+        for partition in offsets.keys() {
+            if let Some(found) = self.by_partition.get_mut(partition) {
+                found.is_client_paused = found.is_paused;
             }
         }
-        started
+        Ok(())
+    }
+
+    fn is_started(&self, partition: &PartitionId) -> bool {
+        self.by_partition.get(partition).is_some_and(|found| found.started)
+    }
+
+    fn set_started(&mut self, partitions: &BTreeSet<PartitionId>, started: bool) {
+        for partition in partitions {
+            if let Some(found) = self.by_partition.get_mut(partition) {
+                found.started = started;
+            }
+        }
     }
 
     /// Forgets the seek and the pause of each partition, and returns the partitions that the client must pause.
@@ -165,57 +239,91 @@ impl FetchStates {
     }
 }
 
-fn seek(
+/// Moves the client to another offset of each partition that it reads. Returns those that it does not read any more: it
+/// stops for good where a partition does not hold the next offset, and then refuses to move. Removes those that do not
+/// answer.
+fn move_started(
     consumer: &BaseConsumer<Context>,
-    partition: &PartitionId,
-    start: Start,
-    fetch_state: &mut FetchState,
-) -> Result<i64, KafkaError> {
-    let offset = resolve(consumer, partition, start)?;
-    let mut list = TopicPartitionList::new();
-    list.add_partition_offset(&partition.topic, partition.number, Offset::Offset(offset))?;
-    if !(fetch_state.started && moves(consumer, &list)?) {
-        if fetch_state.started {
-            consumer.incremental_unassign(&list)?;
-        }
-        consumer.incremental_assign(&list)?;
-        fetch_state.started = true;
+    offsets: &mut BTreeMap<PartitionId, i64>,
+    is_started: impl Fn(&PartitionId) -> bool,
+) -> Result<BTreeSet<PartitionId>, KafkaError> {
+    let started = offsets.iter().filter(|(partition, _)| is_started(partition));
+    let started = list_at(started.map(|(partition, offset)| (partition, *offset)))?;
+    let mut stopped = BTreeSet::new();
+    if started.count() == 0 {
+        return Ok(stopped);
     }
-    // The client keeps a pause across assignments, so it is set or cleared explicitly.
-    if fetch_state.is_paused { consumer.pause(&list) } else { consumer.resume(&list) }?;
-    fetch_state.is_client_paused = fetch_state.is_paused;
-    Ok(offset)
-}
-
-/// Moves the client to another offset of a partition. Returns false if it does not read the partition: it stops for good
-/// where the partition does not hold the next offset, and then refuses to move.
-fn moves(consumer: &BaseConsumer<Context>, list: &TopicPartitionList) -> Result<bool, KafkaError> {
-    let done = consumer.seek_partitions(list.clone(), SEEK)?;
-    for element in done.elements() {
+    for element in consumer.seek_partitions(started, SEEK)?.elements() {
+        let partition = PartitionId::new(element.topic(), element.partition());
         match element.error() {
-            Err(error) if error.rdkafka_error_code() == Some(RDKafkaErrorCode::State) => return Ok(false),
-            answer => answer?,
-        }
-    }
-    Ok(true)
-}
-
-fn resolve(consumer: &BaseConsumer<Context>, partition: &PartitionId, start: Start) -> Result<i64, KafkaError> {
-    let range = || consumer.fetch_watermarks(&partition.topic, partition.number, SEEK);
-    match start {
-        Start::Offset(offset) => Ok(offset),
-        Start::Earliest => Ok(range()?.0),
-        Start::Latest => Ok(range()?.1),
-        Start::At(time) => {
-            let mut times = TopicPartitionList::new();
-            times.add_partition_offset(&partition.topic, partition.number, Offset::Offset(time.millis()))?;
-            let found = consumer.offsets_for_times(times, SEEK)?;
-            match found.elements().first().map(rdkafka::topic_partition_list::TopicPartitionListElem::offset) {
-                Some(Offset::Offset(offset)) => Ok(offset),
-                _ => resolve(consumer, partition, Start::Latest),
+            Ok(()) => {}
+            Err(error) if error.rdkafka_error_code() == Some(RDKafkaErrorCode::State) => {
+                stopped.insert(partition);
+            }
+            Err(error) => {
+                tracing::debug!(target: "dupgate::kafka", %partition, %error, "seek failed, retrying");
+                offsets.remove(&partition);
             }
         }
     }
+    Ok(stopped)
+}
+
+/// Returns the offsets of these starts, without the partitions whose leaders do not answer.
+fn resolve_each(consumer: &BaseConsumer<Context>, wanted: &BTreeMap<PartitionId, Start>) -> BTreeMap<PartitionId, i64> {
+    resolve(consumer, wanted).unwrap_or_else(|_| {
+        // One partition without a leader fails the question about all.
+        let alone = wanted.iter().map(|(partition, start)| BTreeMap::from([(partition.clone(), *start)]));
+        alone.filter_map(|one| resolve(consumer, &one).ok()).flatten().collect()
+    })
+}
+
+/// Returns the offsets of these starts by one request to each broker. Leaves out partitions whose leader has an error.
+fn resolve(
+    consumer: &BaseConsumer<Context>,
+    wanted: &BTreeMap<PartitionId, Start>,
+) -> Result<BTreeMap<PartitionId, i64>, KafkaError> {
+    let (mut known, mut asked, mut ends) = (BTreeMap::new(), TopicPartitionList::new(), BTreeMap::new());
+    for (partition, start) in wanted {
+        let time = match start {
+            Start::Offset(offset) => {
+                known.insert(partition.clone(), *offset);
+                continue;
+            }
+            Start::Earliest => Offset::Beginning,
+            Start::Latest => Offset::End,
+            Start::At(time) => Offset::Offset(time.millis()),
+        };
+        asked.add_partition_offset(&partition.topic, partition.number, time)?;
+    }
+    if asked.count() > 0 {
+        for element in consumer.offsets_for_times(asked, SEEK)?.elements() {
+            let partition = PartitionId::new(element.topic(), element.partition());
+            match (element.error(), element.offset()) {
+                (Ok(()), Offset::Offset(offset)) => {
+                    known.insert(partition, offset);
+                }
+                // No record is as new as the time asked for.
+                (Ok(()), _) if matches!(wanted.get(&partition), Some(Start::At(_))) => {
+                    ends.insert(partition, Start::Latest);
+                }
+                (answer, _) => {
+                    tracing::debug!(target: "dupgate::kafka", %partition, ?answer, "the start is unknown, asking again");
+                }
+            }
+        }
+        known.extend(resolve(consumer, &ends)?);
+    }
+    Ok(known)
+}
+
+/// Returns a list of these partitions with their offsets.
+fn list_at<'p>(offsets: impl Iterator<Item = (&'p PartitionId, i64)>) -> KafkaResult<TopicPartitionList> {
+    let mut list = TopicPartitionList::new();
+    for (partition, offset) in offsets {
+        list.add_partition_offset(&partition.topic, partition.number, Offset::Offset(offset))?;
+    }
+    Ok(list)
 }
 
 pub(super) fn partitions_of(list: &TopicPartitionList) -> BTreeSet<PartitionId> {
@@ -363,12 +471,11 @@ impl Shared {
             "out-of-range error without an out-of-range partition: seeking again"
         );
         for (partition, serial) in sweep.checked {
-            let again = |fetch_state: &mut FetchState| {
-                if fetch_state.open == Some(serial) {
-                    fetch_state.wanted = Some((Start::Offset(fetch_state.next), serial));
-                }
-            };
-            self.fetch_states().by_partition.entry(partition).and_modify(again);
+            let mut fetch_states = self.fetch_states();
+            let open = fetch_states.by_partition.get(&partition).filter(|found| found.open == Some(serial));
+            if let Some(next) = open.map(|found| found.next) {
+                fetch_states.want_seek(&partition, Start::Offset(next), serial);
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-use rdkafka::mocking::MockCluster;
+use rdkafka::mocking::{MockCluster, MockCoordinator};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::types::RDKafkaApiKey;
 
@@ -207,4 +207,64 @@ fn what_was_fetched_before_a_pause_is_handed_over_at_its_end_without_being_fetch
         };
         assert_eq!(offset, expected);
     }
+}
+
+/// Reads the partitions of `pages` from their beginnings, and returns when `count` of them have started.
+fn start_all(cluster: &MockCluster<'_, impl rdkafka::ClientContext>, count: usize) -> BTreeSet<i32> {
+    let (member, events) = static_member(&cluster.bootstrap_servers());
+    let next = || events.recv_timeout(LIMIT).unwrap();
+    let assigned = loop {
+        if let ConsumerEvent::Assigned(assigned) = next() {
+            break assigned;
+        }
+    };
+    for partition in assigned {
+        member.command(Command::Seek(partition, Start::Earliest, 1));
+    }
+    let mut started = BTreeSet::new();
+    while started.len() < count {
+        if let ConsumerEvent::Started { partition, .. } = next() {
+            started.insert(partition.number);
+        }
+    }
+    started
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the test measures time")]
+fn many_partitions_start_by_the_same_requests() {
+    const PARTITIONS: usize = 300;
+    const ROUND_TRIP: Duration = Duration::from_millis(100);
+    let cluster = MockCluster::new(1).unwrap();
+    cluster.create_topic("pages", i32::try_from(PARTITIONS).unwrap(), 1).unwrap();
+    cluster.broker_round_trip_time(1, ROUND_TRIP).unwrap();
+    let begun = std::time::Instant::now();
+    assert_eq!(start_all(&cluster, PARTITIONS).len(), PARTITIONS);
+    let taken = begun.elapsed();
+    assert!(taken < ROUND_TRIP * 100, "{taken:?}, as if each partition had asked for itself");
+}
+
+#[test]
+fn a_broker_that_does_not_answer_holds_up_only_its_partitions() {
+    let cluster = MockCluster::new(2).unwrap();
+    cluster.create_topic("pages", 3, 1).unwrap();
+    for (partition, leader) in [(0, 1), (1, 2), (2, 1)] {
+        cluster.partition_leader("pages", partition, Some(leader)).unwrap();
+    }
+    cluster.coordinator(MockCoordinator::Group("readers".to_owned()), 1).unwrap();
+    cluster.broker_round_trip_time(2, 10 * LIMIT).unwrap();
+    assert_eq!(start_all(&cluster, 2), BTreeSet::from([0, 2]));
+}
+
+#[test]
+fn partitions_of_a_number_are_found_in_all_topics() {
+    let mut fetch_states = FetchStates::default();
+    for (topic, number) in [("a", 0), ("a", 1), ("b", 0), ("c", 0), ("c", 1), ("c", i32::MAX)] {
+        fetch_states.by_partition.insert(PartitionId::new(topic, number), FetchState::default());
+    }
+    let of = |number| -> Vec<&str> { fetch_states.of_number(number).map(|(partition, _)| &*partition.topic).collect() };
+    assert_eq!(of(0), ["a", "b", "c"]);
+    assert_eq!(of(1), ["a", "c"]);
+    assert_eq!(of(i32::MAX), ["c"]);
+    assert!(of(2).is_empty());
 }
