@@ -54,7 +54,9 @@ fn measure(broker: &Broker, workers: usize, partitions: i32) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            write_evenly(&PageProducer::new(broker), (&input, partitions), RATE, &is_over, |number| page(number, 1, u32::MAX));
+            write_evenly(&PageProducer::new(broker), (&input, partitions), RATE, &is_over, |number| {
+                page(number, 1, u32::MAX)
+            });
         });
         // The first pages load the dictionary, and clients connect to what they have not used yet.
         std::thread::sleep(MEASURED / 4);
