@@ -189,6 +189,11 @@ impl JudgedLog {
         self.state.pass_requests(next);
     }
 
+    /// Notes that every request before this offset is judged, as some after it may be.
+    pub(super) fn pass_at_least(&mut self, next: RequestOffset) {
+        self.state.pass_requests(self.state.next_request().max(next));
+    }
+
     /// Creates a record of these verdicts, with the watermarks and the position as they are now.
     pub(super) fn batch(&self, verdicts: Vec<Verdict>) -> Option<VerdictRecord> {
         Some(VerdictRecord::Verdicts(VerdictBatch {

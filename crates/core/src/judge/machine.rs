@@ -313,6 +313,13 @@ impl Judge {
             && let Some(known) = self.pending.confirm(record)
         {
             self.log.confirm(offset, next, record, (known, !self.pending.is_empty()));
+            // Unless the fingerprint log has lost requests, and what is not committed goes back.
+            if let VerdictRecord::Verdicts(batch) = record
+                && !self.rejoins
+            {
+                self.pending.pass_at_least(batch.next_request);
+                self.log.pass_at_least(batch.next_request);
+            }
         } else {
             self.leave_and_restore();
         }

@@ -169,6 +169,18 @@ impl Pending {
         Some(verdicts.len().saturating_sub(rest.len()))
     }
 
+    /// Lets what comes before the next verdict pass the requests before `next` as well: another judge has passed them, and
+    /// none of them needed a verdict.
+    pub(super) fn pass_at_least(&mut self, next: RequestOffset) {
+        for record in self.closed.iter_mut().take_while(|record| verdicts_of(record).is_empty()) {
+            match record {
+                VerdictRecord::Verdicts(batch) => batch.next_request = batch.next_request.max(next),
+                VerdictRecord::Checkpoint(checkpoint) => checkpoint.next_request = checkpoint.next_request.max(next),
+                VerdictRecord::Rules(_) => {}
+            }
+        }
+    }
+
     /// Begins to judge, and drops what was asked about the input before: the answer may have come while no checkpoint
     /// could be written, and the input group may have committed much since.
     pub(super) fn activate(&mut self, now: Duration) {

@@ -64,15 +64,17 @@ impl Client {
             Trouble::Fails { error: CallError::Abortable(_), .. } if self.committed_unheard => Trouble::None,
             trouble @ (Trouble::None | Trouble::Fails { .. }) => trouble,
         };
-        self.committed_unheard = false;
         let answer = match trouble {
-            Trouble::None => self.perform(world, call, work, false),
+            Trouble::None => {
+                self.committed_unheard = false;
+                self.perform(world, call, work, false)
+            }
             Trouble::Fails { error, done } => {
                 world.coverage.fault(self.edge(call), name_of(&error, done));
                 if done {
                     // Whatever the broker says: the process hears only of the trouble.
                     let done = self.perform(world, call, work, call == Call::Produce);
-                    self.committed_unheard = call == Call::Commit && done.is_ok();
+                    self.committed_unheard |= call == Call::Commit && done.is_ok();
                 }
                 Err(error)
             }

@@ -65,8 +65,8 @@ pub(crate) struct Schedule {
     processes: Vec<Process>,
     /// Members whose process is gone; the coordinator does not know it yet.
     lost_members: Vec<(String, MemberId)>,
-    /// Transactional ids of processes that will not come back under them.
-    lost_transactions: Vec<String>,
+    /// Transactional ids of processes that are gone, and the epochs of their producers; the coordinator does not know it yet.
+    lost_transactions: Vec<(String, u32)>,
     lag: BTreeMap<PartitionId, i64>,
     most_pages: i64,
     sizes: Sizes,

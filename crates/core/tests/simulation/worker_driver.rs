@@ -178,6 +178,11 @@ impl WorkerDriver {
         self.client.id()
     }
 
+    /// The worker's transactional id, and the epoch of its producer.
+    pub(crate) fn producer(&self) -> (String, u32) {
+        (self.client.id().to_owned(), self.client.epoch())
+    }
+
     /// Tells the worker to deliver what it can and leave.
     pub(crate) fn stop(&mut self, world: &World) {
         self.worker.handle(world.elapsed, Event::Stop);

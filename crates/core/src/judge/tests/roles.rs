@@ -565,6 +565,26 @@ fn what_another_judge_has_not_judged_is_sent_alone() {
 }
 
 #[test]
+fn a_checkpoint_does_not_go_back_before_requests_that_another_judge_has_passed() {
+    let mut judge = TestJudge::active();
+    judge.page(0);
+    let question = judge.question().expect("a checkpoint is due");
+    judge.held = Some(Call::Commit);
+    judge.page(1);
+    judge.page(2);
+    judge.answer(question, 0);
+    judge.handle(Event::Lost);
+    judge.answer_call(Err(CallError::Abortable(String::new())));
+    let [first, second] = batches();
+    // After page 2 come requests that need no verdict.
+    judge.followed(10, batch_of(&[verdicts_in(&first), verdicts_in(&second)], 7));
+    judge.records.clear();
+    judge.handle(Event::Assigned);
+    let [VerdictRecord::Checkpoint(checkpoint)] = &judge.records[..] else { panic!("{:?}", judge.records) };
+    assert_eq!((checkpoint.next_request, judge.judge.state().next_request()), (RequestOffset(7), RequestOffset(7)));
+}
+
+#[test]
 fn a_judge_leaves_the_group_and_restores_its_state_if_the_log_holds_something_else() {
     let [first, _] = batches();
     let (log, number) = (LogIdentity(7), RulesNumber(2));

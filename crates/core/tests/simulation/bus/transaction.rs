@@ -125,6 +125,11 @@ impl<V> Bus<V> {
         }
     }
 
+    /// Returns the epoch of the producer that has this id.
+    pub(crate) fn epoch_of(&self, id: &str) -> Option<u32> {
+        self.producers.get(id).map(|producer| producer.epoch)
+    }
+
     /// Returns whether the id has an open transaction.
     pub(crate) fn is_open(&self, id: &str) -> bool {
         self.producers.get(id).is_some_and(|producer| producer.open.is_some())

@@ -82,8 +82,10 @@ impl Schedule {
         for (group, member) in std::mem::take(&mut self.lost_members) {
             self.world.bus.kick(&group, &member);
         }
-        for id in std::mem::take(&mut self.lost_transactions) {
-            self.world.bus.time_out(&id);
+        for (id, epoch) in std::mem::take(&mut self.lost_transactions) {
+            if self.world.bus.epoch_of(&id) == Some(epoch) {
+                self.world.bus.time_out(&id);
+            }
         }
     }
 }

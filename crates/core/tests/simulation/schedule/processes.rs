@@ -67,9 +67,7 @@ impl Schedule {
         let process = self.processes.remove(at);
         if let Some(worker) = &process.worker {
             self.lost_members.extend(worker.member.clone().map(|member| (GROUP.to_owned(), member)));
-            if self.instances[process.instance].static_id.is_none() {
-                self.lost_transactions.push(worker.transactional_id().to_owned());
-            }
+            self.lost_transactions.push(worker.producer());
         }
         for judge in &process.judges {
             self.lost_members.extend(judge.member.clone().map(|member| (judges_of(judge.log), member)));
@@ -134,7 +132,7 @@ impl Schedule {
                 let process = &mut self.processes[at];
                 if is_worker {
                     let worker = process.worker.take();
-                    self.lost_transactions.extend(worker.map(|worker| worker.transactional_id().to_owned()));
+                    self.lost_transactions.extend(worker.map(|worker| worker.producer()));
                 } else {
                     process.judges.remove(part);
                 }
