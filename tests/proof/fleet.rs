@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::broker::Broker;
+use crate::broker::{Broker, wait};
 use crate::cluster::instance::Instance;
 use crate::cluster::records::PageProducer;
 use crate::cluster::{Cluster, Shape};
@@ -30,8 +30,8 @@ fn costs_of_workers_and_partitions() {
     let _turn = crate::turn();
     let Some(broker) = Broker::private() else { return };
     eprintln!(
-        "{RATE} pages a second; CPU in milliseconds a second\n{:>8} {:>11} {:>8} {:>8} {:>12} {:>8} {:>8} {:>6}",
-        "workers", "partitions", "broker", "judge", "each worker", "MiB", "threads", "files"
+        "{RATE} pages a second; CPU in milliseconds a second\n{:>8} {:>11} {:>8} {:>8} {:>8} {:>12} {:>8} {:>8} {:>6}",
+        "workers", "partitions", "pages/s", "broker", "judge", "each worker", "MiB", "threads", "files"
     );
     for (workers, partitions) in FLEETS {
         measure(&broker, workers, partitions);
@@ -52,6 +52,8 @@ fn measure(broker: &Broker, workers: usize, partitions: i32) {
     }
     team.wait_ready();
     let is_over = AtomicBool::new(false);
+    let pages =
+        |team: &Team<'_>| team.members().map(|worker| worker.metric("dupgate_documents_total", &[])).sum::<f64>();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             write_evenly(&PageProducer::new(broker), (&input, partitions), RATE, &is_over, |number| {
@@ -59,17 +61,17 @@ fn measure(broker: &Broker, workers: usize, partitions: i32) {
             });
         });
         // The first pages load the dictionary, and clients connect to what they have not used yet.
-        std::thread::sleep(MEASURED / 4);
+        wait::until("pages to flow", || (pages(&team) > f64::from(10 * RATE)).then_some(()));
         let cpu = |team: &Team<'_>| [broker.cpu(), judge.cpu(), team.members().map(Instance::cpu).sum()];
-        let (start, before) = (Instant::now(), cpu(&team));
+        let (start, before, first) = (Instant::now(), cpu(&team), pages(&team));
         std::thread::sleep(MEASURED);
-        let after = cpu(&team);
-        let millis = 1_000.0 / start.elapsed().as_secs_f64();
-        let [on_broker, judging, working] = std::array::from_fn(|at| (after[at] - before[at]) * millis);
+        let (after, seconds) = (cpu(&team), start.elapsed().as_secs_f64());
+        let [on_broker, judging, working] = std::array::from_fn(|at| (after[at] - before[at]) * 1_000.0 / seconds);
+        let rate = (pages(&team) - first) / seconds;
         let largest = |of: &dyn Fn(&Instance) -> u64| team.members().map(of).max().unwrap_or_default();
         let count = |number: usize| u64::try_from(number).unwrap();
         eprintln!(
-            "{workers:>8} {partitions:>11} {on_broker:>8.0} {judging:>8.0} {:>12.0} {:>8} {:>8} {:>6}",
+            "{workers:>8} {partitions:>11} {rate:>8.0} {on_broker:>8.0} {judging:>8.0} {:>12.0} {:>8} {:>8} {:>6}",
             working / f64::from(u32::try_from(workers).unwrap()),
             largest(&|worker| worker.resident_memory().unwrap_or_default()) >> 20,
             largest(&|worker| count(worker.threads().len())),

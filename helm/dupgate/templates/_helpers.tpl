@@ -92,11 +92,12 @@ annotations:
 {{- end }}
 
 {{/* Memory need of an instance, in bytes, as in `dupgate check`: the index and a fifth of it, pages in flight with their HTML
-     trees, and half a gibibyte for the rest. Takes settings and roles. */}}
+     trees, 120 MiB for each judge after the first, and half a gibibyte for the rest. Takes settings and roles. */}}
 {{- define "dupgate.memory" -}}
 {{- $index := has "judge" .roles | ternary (include "dupgate.bytes" .settings.maxMemory | float64) 0.0 }}
 {{- $pages := has "worker" .roles | ternary (include "dupgate.bytes" .settings.maxInFlight | float64) 0.0 }}
-{{- addf (mulf $index 1.2) (mulf $pages (eq .settings.format "text" | ternary 2 6)) 536870912 }}
+{{- $judges := has "judge" .roles | ternary (sub .settings.servedPartitions 1) 0 }}
+{{- addf (mulf $index 1.2) (mulf $pages (eq .settings.format "text" | ternary 2 6)) (mulf $judges 125829120) 536870912 }}
 {{- end }}
 
 {{/* A time such as 30s or `1m 30s`, in seconds. */}}
@@ -142,6 +143,8 @@ maxEntries: {{ int64 . }}
 {{- end }}
 maxInFlight: {{ dig "processing" "max_in_flight_bytes" "" $config | default "64MiB" | toString | quote }}
 format: {{ dig "input" "format" "" $config | default "json" | quote }}
+{{- $served := dig "judge" "served_partitions" "all" $config }}
+servedPartitions: {{ kindIs "slice" $served | ternary $served (dig "judge" "partitions" 1 $config | int | until) | len }}
 coldStart: {{ dig "index" "cold_start" "" $config | default "proceed" | quote }}
 shutdownGrace: {{ dig "processing" "shutdown_grace" "" $config | default "30s" | quote }}
 {{- end }}

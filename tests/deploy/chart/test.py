@@ -1106,6 +1106,11 @@ WARNED = [
     # 1.2 x 16 GiB + 6 x 64 MiB + 512 MiB.
     (["judges.resources.limits.memory=20Gi"], "a judge needs 20.1 GiB"),
     (["judges.resources.limits.memory=21G"], "a judge needs 20.1 GiB"),
+    (["judges.resources.limits.memory=20Gi", "config.judge.partitions=5"], "a judge needs 20.5 GiB"),
+    (
+        ["judges.resources.limits.memory=20Gi", "config.judge.partitions=5", "config.judge.served_partitions={0,4}"],
+        "a judge needs 20.2 GiB",
+    ),
     (["config.index.max_memory=20000MiB"], "a judge needs 24.3 GiB"),
     (["config.index.max_memory=22000000000"], "a judge needs 25.5 GiB"),
     (["config.processing.max_in_flight_bytes=1GiB", "workers.resources.limits.memory=8Gi"], "a judge needs 25.7 GiB"),
