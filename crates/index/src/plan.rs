@@ -32,7 +32,7 @@ use crate::{MAX_DISTANCE, Width};
 /// The most codes of a sample that are used.
 const MAX_SAMPLED: usize = 65_536;
 
-/// Cost of a prefetched line, including hint and comparison, in nanoseconds (`docs/BENCHMARKS.md`).
+/// Cost of a prefetched line, including hint and comparison, in nanoseconds.
 const LINE_NS: f64 = 20.0;
 
 /// Cost of an insert into one table.

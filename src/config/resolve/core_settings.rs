@@ -395,8 +395,8 @@ const fn stage(name: StageName) -> Stage {
     }
 }
 
-/// Estimated memory of one original with its sketch, in bytes: the sketch, a slot in the table of each band
-/// (`docs/QUALITY.md`), and the bytes of a `SimHash` beyond 64 bits.
+/// Estimated memory of one original with its sketch, in bytes: the sketch, a slot in the table of each band, and the bytes
+/// of a `SimHash` beyond 64 bits.
 fn bytes_per_original(matching: &raw::Match) -> u64 {
     let raw::Minhash { permutations, bits_per_slot: bits, bands, bottom_k, .. } = matching.minhash;
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);

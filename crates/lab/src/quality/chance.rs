@@ -23,7 +23,7 @@ pub struct Chance {
     pub compared: f64,
 }
 
-/// Cost of a key: a line of a table, asked for ahead of time, in nanoseconds (`docs/BENCHMARKS.md`).
+/// Cost of a key: a line of a table, asked for ahead of time, in nanoseconds.
 const KEY_NS: f64 = 20.0;
 
 /// Cost of an original that shares a key: a place in a run, and a count.

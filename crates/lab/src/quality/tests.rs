@@ -243,7 +243,7 @@ fn longer_shingles_and_more_keys_find_fewer_strangers_in_every_kind_of_text() {
         }
         before = found;
     }
-    // What `eval` measured on another cut of the same texts (docs/QUALITY.md): 1,536 and 12, 79 and 11, 928 and 7.
+    // What `eval` measured on another cut of the same texts: 1,536 and 12, 79 and 11, 928 and 7.
     let defaults = at(4, 7, 2);
     for (chance, (found, compared)) in defaults.iter().zip([(1536.0, 12.0), (79.0, 11.0), (928.0, 7.0)]) {
         let (found, compared) = (chance.found / found, chance.compared / compared);
