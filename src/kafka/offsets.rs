@@ -18,6 +18,10 @@ use super::group_consumer::{ConsumedRecord, Start, detach, share_of};
 use super::renewed_client::close_in_background;
 use crate::record::{PartitionId, Timestamp};
 
+/// Number of partitions in one question for offsets. The client looks for each answer among all partitions of the
+/// question: a single question about 5,000 takes 0.3 s of CPU time, and twenty take 0.02 s.
+const MANY_ANSWERS: usize = 256;
+
 /// More uncommitted offsets than this are records and not only markers of transactions.
 const MANY_MARKERS: u64 = 16;
 
@@ -174,8 +178,8 @@ impl Offsets {
         Ok(first..end)
     }
 
-    /// Returns the end of the committed records, as [`Offsets::range`] does, for many partitions by one request to each
-    /// broker. A partition whose leader does not answer is left out.
+    /// Returns the end of the committed records, as [`Offsets::range`] does, for many partitions by the same
+    /// requests. A partition whose leader does not answer is left out.
     ///
     /// # Errors
     ///
@@ -221,7 +225,7 @@ impl Offsets {
         Ok(self.ends(partitions)?.into_iter().filter_map(left).collect())
     }
 
-    /// Returns the first offset for a reader that begins at `start`, for many partitions by one request to each broker.
+    /// Returns the first offset for a reader that begins at `start`, for many partitions by the same requests.
     /// A partition whose leader does not answer is left out, as is one that holds nothing from the wanted time on.
     ///
     /// # Errors
@@ -240,20 +244,20 @@ impl Offsets {
             Start::Latest => Offset::End,
             Start::At(time) => Offset::Offset(time.millis()),
         };
-        if partitions.is_empty() {
-            return Ok(BTreeMap::new());
+        let partitions: Vec<&PartitionId> = partitions.iter().collect();
+        let mut known = BTreeMap::new();
+        for asked in partitions.chunks(MANY_ANSWERS) {
+            let mut list = TopicPartitionList::new();
+            for partition in asked {
+                list.add_partition_offset(&partition.topic, partition.number, wanted)?;
+            }
+            let answer = self.ask(|consumer| consumer.offsets_for_times(list, self.timeout))?;
+            known.extend(answer.elements().iter().filter(|element| element.error().is_ok()).filter_map(|element| {
+                let Offset::Offset(offset) = element.offset() else { return None };
+                Some((PartitionId::new(element.topic(), element.partition()), offset))
+            }));
         }
-        let mut list = TopicPartitionList::new();
-        for partition in partitions {
-            list.add_partition_offset(&partition.topic, partition.number, wanted)?;
-        }
-        let answer = self.ask(|consumer| consumer.offsets_for_times(list, self.timeout))?;
-        let elements = answer.elements();
-        let known = elements.iter().filter(|element| element.error().is_ok()).filter_map(|element| {
-            let Offset::Offset(offset) = element.offset() else { return None };
-            Some((PartitionId::new(element.topic(), element.partition()), offset))
-        });
-        Ok(known.collect())
+        Ok(known)
     }
 
     /// Returns the offset of the first record of each partition with this timestamp or a later one; the end of the
@@ -425,6 +429,18 @@ mod tests {
             assert_eq!(partitions(topics).unwrap_err(), error, "{topics:?}");
         }
         assert_eq!(partitions(&["others"]).unwrap(), 1);
+    }
+
+    #[test]
+    fn the_ends_of_more_partitions_than_one_question_has_are_found() {
+        let count = i32::try_from(MANY_ANSWERS).unwrap() + 1;
+        let cluster = MockCluster::new(1).unwrap();
+        cluster.create_topic("pages", count, 1).unwrap();
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", cluster.bootstrap_servers());
+        let offsets = Offsets::new(&config, Duration::from_secs(30)).unwrap();
+        let all: BTreeSet<PartitionId> = (0..count).map(|number| PartitionId::new("pages", number)).collect();
+        assert_eq!(offsets.ends(&all).unwrap().into_keys().collect::<BTreeSet<_>>(), all);
     }
 
     #[test]
