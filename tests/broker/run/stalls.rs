@@ -89,8 +89,9 @@ fn stalls_of_the_coordinator_of_the_judges_cost_no_index_and_little_time() {
 #[test]
 #[ignore = "needs the machine for itself: make test-failover"]
 fn a_judge_that_loses_its_membership_keeps_its_index() {
-    let Some((_, lost)) = stall(1, &json!({ "session_timeout": "6s" })) else { return };
-    assert!(lost > 0, "the session outlasted the stall");
+    // A session outlasts one of them now and then: another broker may become coordinator meanwhile, and counts anew.
+    let Some((_, lost)) = stall(3, &json!({ "session_timeout": "6s" })) else { return };
+    assert!(lost > 0, "the session outlasted each stall");
 }
 
 /// Lets the coordinator of the judges' group stall under load. Returns how long no page came out and how many judges
