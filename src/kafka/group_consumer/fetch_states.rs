@@ -272,7 +272,7 @@ fn move_started(
 /// Returns the offsets of these starts, without the partitions whose leaders do not answer.
 fn resolve_each(consumer: &BaseConsumer<Context>, wanted: &BTreeMap<PartitionId, Start>) -> BTreeMap<PartitionId, i64> {
     resolve(consumer, wanted).unwrap_or_else(|_| {
-        // One partition without a leader fails the question about all.
+        // One broker that does not answer fails the question about all.
         let alone = wanted.iter().map(|(partition, start)| BTreeMap::from([(partition.clone(), *start)]));
         alone.filter_map(|one| resolve(consumer, &one).ok()).flatten().collect()
     })
