@@ -42,8 +42,7 @@ pub use settings::{
     is_scheme_id, partition_of, scheme_id,
 };
 pub use shingle::{
-    ShingleBuffer, ShingleLengths, ShingleUnit, Shingling, each_shingle, hash_of as shingle_hash, shingle_hashes,
-    shingles,
+    ShingleBuffer, ShingleLengths, ShingleUnit, Shingling, hash_of as shingle_hash, shingle_hashes, shingles,
 };
 pub use simhash::{Feature, ParseSimHashError, SimHash, keep_strongest, log_weight, simhash};
 pub use stop::{STOP_SHINGLES_HEAD, StopShingles, StopShinglesError};

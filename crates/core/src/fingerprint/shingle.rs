@@ -7,6 +7,8 @@
 //!
 //! Cost: of ordinary texts, none beyond the count of distinct shingles, which the sketch holds anyway.
 
+use std::ops::Range;
+
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::minhash::Distinct;
@@ -67,10 +69,15 @@ impl Shingling {
 
     /// Does the same as [`Shingling::each`]. If shingles are runs of words, `buffer` already holds the words of the
     /// text.
+    pub(super) fn each_buffered(self, text: &str, buffer: &mut ShingleBuffer, mut each: impl FnMut(&str)) {
+        self.each_bytes(text, buffer, |shingle| std::str::from_utf8(shingle).into_iter().for_each(&mut each));
+    }
+
+    /// Does the same as [`Shingling::each_buffered`], with the bytes of each shingle.
     #[inline]
-    pub(super) fn each_buffered(self, text: &str, buffer: &mut ShingleBuffer, each: impl FnMut(&str)) {
+    fn each_bytes(self, text: &str, buffer: &mut ShingleBuffer, each: impl FnMut(&[u8])) {
         match self.unit {
-            ShingleUnit::Characters => each_shingle(text, self.lengths, buffer, each),
+            ShingleUnit::Characters => each_of_characters(text, self.lengths, buffer, each),
             ShingleUnit::Words => buffer.each_of_words(each),
         }
     }
@@ -105,7 +112,7 @@ impl ShingleLengths {
 /// ([`hash_of`](fn@hash_of)).
 pub fn shingle_hashes(text: &str, lengths: ShingleLengths, buffer: &mut ShingleBuffer, hashes: &mut Vec<u32>) {
     hashes.clear();
-    each_shingle(text, lengths, buffer, |shingle| hashes.push(hash_of(shingle)));
+    each_of_characters(text, lengths, buffer, |shingle| hashes.push(hash_of_bytes(shingle)));
 }
 
 /// Visits each shingle of characters of a text, in order, including repeats.
@@ -114,45 +121,66 @@ pub fn shingle_hashes(text: &str, lengths: ShingleLengths, buffer: &mut ShingleB
 /// shingles are cut. A shingle begins at each character that enough others follow; its first character decides how
 /// many.
 #[inline]
-pub fn each_shingle(text: &str, lengths: ShingleLengths, buffer: &mut ShingleBuffer, each: impl FnMut(&str)) {
-    let ShingleBuffer { text: stripped, starts } = buffer;
-    stripped.clear();
+fn each_of_characters(text: &str, lengths: ShingleLengths, buffer: &mut ShingleBuffer, each: impl FnMut(&[u8])) {
+    let ShingleBuffer { letters, starts } = buffer;
+    letters.clear();
     starts.clear();
-    if ascii_letters(text, stripped) {
+    if ascii_letters(text, letters) {
         // Each byte begins a shingle, and all are of one length.
-        let length = lengths.of(false);
-        let begin = 0..(stripped.len() + 1).saturating_sub(length);
-        begin.filter_map(|start| stripped.get(start..start + length)).for_each(each);
+        match lengths.of(false) {
+            0 => {}
+            length => letters.windows(length).for_each(each),
+        }
         return;
     }
-    stripped.clear();
-    for c in text.chars() {
+    letters.clear();
+    // Letters that follow each other are copied together.
+    let mut copied = 0;
+    let mut copy = |range: Range<usize>| letters.extend_from_slice(text.as_bytes().get(range).unwrap_or_default());
+    let mut left_out = 0;
+    for (at, c) in text.char_indices() {
         // Nearly all letters are of the first two kinds, which need no table look-up.
         let han = is_han(c);
         if han || c.is_ascii_alphanumeric() || (!c.is_ascii() && c.is_alphanumeric()) {
-            starts.push((stripped.len(), lengths.of(han)));
-            stripped.push(c);
+            starts.push((at - left_out, lengths.of(han)));
+        } else {
+            copy(copied..at);
+            copied = at + c.len_utf8();
+            left_out += c.len_utf8();
         }
     }
-    each_run(stripped, starts, 0, each);
+    copy(copied..text.len());
+    each_run(letters, starts, 0, each);
 }
 
 /// Appends the letters and digits of a text if all of them are ASCII, and returns whether they are.
-fn ascii_letters(text: &str, letters: &mut String) -> bool {
-    letters.reserve(text.len());
-    for c in text.chars() {
-        if c.is_ascii_alphanumeric() {
-            letters.push(c);
-        } else if !c.is_ascii() && (is_han(c) || c.is_alphanumeric()) {
-            return false;
+fn ascii_letters(text: &str, letters: &mut Vec<u8>) -> bool {
+    let mut rest = text;
+    loop {
+        let length = rest.bytes().position(|byte| !byte.is_ascii()).unwrap_or(rest.len());
+        let (ascii, after) = rest.split_at(length);
+        // Every byte is written, and the next one takes its place unless it counts: there is no branch to mispredict.
+        let mut end = letters.len();
+        letters.resize(end + length, 0);
+        for byte in ascii.bytes() {
+            if let Some(place) = letters.get_mut(end) {
+                *place = byte;
+            }
+            end += usize::from(byte.is_ascii_alphanumeric());
+        }
+        letters.truncate(end);
+        let mut chars = after.chars();
+        match chars.next() {
+            None => return true,
+            Some(c) if is_han(c) || c.is_alphanumeric() => return false,
+            Some(_) => rest = chars.as_str(),
         }
     }
-    true
 }
 
 /// Visits the run that begins at each start; `gap` bytes separate the parts of a run.
 #[inline]
-fn each_run(text: &str, starts: &[(usize, usize)], gap: usize, mut each: impl FnMut(&str)) {
+fn each_run(text: &[u8], starts: &[(usize, usize)], gap: usize, mut each: impl FnMut(&[u8])) {
     for (at, &(start, length)) in starts.iter().enumerate() {
         let stop = match starts.get(at + length) {
             Some(&(next, _)) => next - gap,
@@ -169,14 +197,19 @@ fn each_run(text: &str, starts: &[(usize, usize)], gap: usize, mut each: impl Fn
 #[must_use]
 #[inline]
 pub fn hash_of(shingle: &str) -> u32 {
-    let [.., a, b, c, d] = xxh3_64(shingle.as_bytes()).to_be_bytes();
+    hash_of_bytes(shingle.as_bytes())
+}
+
+#[inline]
+fn hash_of_bytes(shingle: &[u8]) -> u32 {
+    let [.., a, b, c, d] = xxh3_64(shingle).to_be_bytes();
     u32::from_be_bytes([a, b, c, d])
 }
 
 /// A reusable buffer for the letters and digits of a text, without what is between them, or for its words.
 #[derive(Clone, Debug, Default)]
 pub struct ShingleBuffer {
-    text: String,
+    letters: Vec<u8>,
     /// Where each of them begins, and how long a shingle that begins with it is.
     starts: Vec<(usize, usize)>,
 }
@@ -184,28 +217,28 @@ pub struct ShingleBuffer {
 impl ShingleBuffer {
     /// Clears the buffer for another text.
     pub(super) fn clear(&mut self) {
-        self.text.clear();
+        self.letters.clear();
         self.starts.clear();
     }
 
     /// Returns the letters and digits, without what is between them.
-    pub(super) fn letters(&self) -> &str {
-        &self.text
+    fn letters(&self) -> &str {
+        std::str::from_utf8(&self.letters).unwrap_or_default()
     }
 
     /// Adds the next word of a text.
     pub(super) fn push_word(&mut self, word: &str, lengths: ShingleLengths) {
         if !self.starts.is_empty() {
-            self.text.push(' ');
+            self.letters.push(b' ');
         }
         let is_han = word.chars().next().is_some_and(is_han);
-        self.starts.push((self.text.len(), lengths.of(is_han)));
-        self.text.push_str(word);
+        self.starts.push((self.letters.len(), lengths.of(is_han)));
+        self.letters.extend_from_slice(word.as_bytes());
     }
 
     /// Visits each shingle of the words in the buffer.
-    pub(super) fn each_of_words(&self, each: impl FnMut(&str)) {
-        each_run(&self.text, &self.starts, 1, each);
+    fn each_of_words(&self, each: impl FnMut(&[u8])) {
+        each_run(&self.letters, &self.starts, 1, each);
     }
 }
 
@@ -251,7 +284,7 @@ pub(super) fn cut(
 ) -> (Shingling, usize) {
     let fill = |shingling: Shingling, buffer: &mut ShingleBuffer, different: &mut Distinct, hashes: &mut Vec<u32>| {
         hashes.clear();
-        shingling.each_buffered(normal, buffer, |shingle| hashes.push(hash_of(shingle)));
+        shingling.each_bytes(normal, buffer, |shingle| hashes.push(hash_of_bytes(shingle)));
         different.count(hashes)
     };
     let mut distinct = fill(shingling, buffer, different, hashes);
@@ -306,6 +339,8 @@ fn possible(letters: &str, length: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::super::seed::split_mix_draw;
     use super::*;
 
@@ -324,6 +359,16 @@ mod tests {
         let mut hashes = Vec::new();
         shingle_hashes(text, ShingleLengths { han, other }, &mut ShingleBuffer::default(), &mut hashes);
         hashes
+    }
+
+    proptest! {
+        #[test]
+        fn shingles_are_runs_of_letters_and_digits(text in "([a-c1]{0,4}|[ .“’]{0,3}|[é天安]{0,2}){0,12}", han in 0_usize..4) {
+            let letters: Vec<char> = text.chars().filter(|c| c.is_alphanumeric()).collect();
+            let run = |at: usize| letters.get(at..at + if is_han(letters[at]) { han } else { 3 });
+            let runs = (0..letters.len()).filter_map(run).map(|run| hash_of(&run.iter().collect::<String>()));
+            prop_assert_eq!(hashes_of(&text, han, 3), runs.collect::<Vec<u32>>());
+        }
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl Normalizer {
                     before = Before::Nothing;
                     continue;
                 }
-                let stretch = if is_masked { "" } else { plain_ascii(rest, before) };
+                let stretch = if is_masked { "" } else { plain_ascii(rest) };
                 before = Before::of(stretch.chars().next_back().unwrap_or(c));
                 if !stretch.is_empty() {
                     sink.plain_ascii(stretch);
@@ -132,27 +132,63 @@ impl Before {
 /// Returns the stretch that a text begins with and that is normalised by lower case alone: printable ASCII, without a
 /// space at either end or two in a row. It ends where a web address may begin, and before a character that may compose
 /// with the one after it.
-fn plain_ascii(text: &str, mut before: Before) -> &str {
-    let bytes = text.as_bytes();
+fn plain_ascii(text: &str) -> &str {
+    let mut classes = text.bytes().map(|byte| CLASSES.get(usize::from(byte)).copied().unwrap_or_default());
+    // No address begins with the first character, which was looked at, and a space there is between no two characters.
+    let (mut before, mut class) = (ALPHANUMERIC, classes.next().unwrap_or_default() & !SPACE);
     let mut length = 0;
-    while let Some(&byte) = bytes.get(length) {
-        let next = bytes.get(length + 1).copied();
-        let is_plain = match byte {
-            b' ' => length > 0 && next.is_some_and(|next| next.is_ascii_graphic()),
-            // `http`, `www`.
-            b'h' | b'H' | b'w' | b'W' if before == Before::Nothing && length > 0 => {
-                !next.is_some_and(|next| matches!(next, b't' | b'T' | b'w' | b'W'))
-            }
-            _ => byte.is_ascii_graphic(),
-        };
-        if !is_plain || next.is_some_and(|next| !next.is_ascii()) {
+    for after in classes.chain([0]) {
+        let is_text = class & GRAPHIC != 0 || class & SPACE != 0 && after & GRAPHIC != 0;
+        let is_address = before & ALPHANUMERIC == 0 && class & ADDRESS_FIRST != 0 && after & ADDRESS_SECOND != 0;
+        if !is_text || is_address || after & BEYOND_ASCII != 0 {
             break;
         }
-        before = Before::of(char::from(byte));
+        (before, class) = (class, after);
         length += 1;
     }
     text.get(..length).unwrap_or_default().trim_end_matches(' ')
 }
+
+/// What [`plain_ascii`] has to know of each byte.
+#[expect(clippy::indexing_slicing, reason = "there is a place for each byte")]
+static CLASSES: [u8; 256] = {
+    let mut classes = [0; 256];
+    let mut byte = 0_u8;
+    loop {
+        let mut class = 0;
+        if byte.is_ascii_graphic() {
+            class |= GRAPHIC;
+        }
+        if byte == b' ' {
+            class |= SPACE;
+        }
+        if byte.is_ascii_alphanumeric() {
+            class |= ALPHANUMERIC;
+        }
+        // `http`, `www`.
+        if matches!(byte, b'h' | b'H' | b'w' | b'W') {
+            class |= ADDRESS_FIRST;
+        }
+        if matches!(byte, b't' | b'T' | b'w' | b'W') {
+            class |= ADDRESS_SECOND;
+        }
+        if !byte.is_ascii() {
+            class |= BEYOND_ASCII;
+        }
+        classes[byte as usize] = class;
+        if byte == u8::MAX {
+            break classes;
+        }
+        byte += 1;
+    }
+};
+
+const GRAPHIC: u8 = 1;
+const SPACE: u8 = 1 << 1;
+const ALPHANUMERIC: u8 = 1 << 2;
+const ADDRESS_FIRST: u8 = 1 << 3;
+const ADDRESS_SECOND: u8 = 1 << 4;
+const BEYOND_ASCII: u8 = 1 << 5;
 
 /// Returns the NFKC form of a character that is known not to combine with what precedes it, without a look-up in the
 /// Unicode tables. Most characters of Chinese pages are of this kind.
@@ -346,20 +382,38 @@ impl Sink<'_, '_> {
     }
 
     /// Writes the ideographs that a text begins with, up to one that may begin a phrase or compose with the character
-    /// after it. Returns their length in the text.
+    /// after it. Returns their length in the text. Those that stay as they are, are copied together.
     fn ideographs(&mut self, text: &str) -> usize {
+        let (mut copied, mut end) = (0, text.len());
         let mut chars = text.char_indices().peekable();
         while let Some((at, c)) = chars.next() {
-            let cell = match self.normalizer.simplifier {
+            let simplified = match self.normalizer.simplifier {
                 _ if !DENSE.contains(&u32::from(c)) => None,
-                Some(table) => table.cell(c).filter(|cell| !cell.begins_phrase),
-                None => Some(Cell { simplified: c, begins_phrase: false }),
+                Some(table) => table.alone(c),
+                None => Some(c),
             };
-            let is_alone = chars.peek().is_none_or(|(_, next)| stands_alone(*next));
-            let Some(cell) = cell.filter(|_| is_alone) else { return at };
-            self.write(cell.simplified);
+            let Some(simplified) = simplified.filter(|_| chars.peek().is_none_or(|(_, next)| stands_alone(*next)))
+            else {
+                end = at;
+                break;
+            };
+            if simplified != c {
+                self.copy(text.get(copied..at).unwrap_or_default());
+                self.write(simplified);
+                copied = at + c.len_utf8();
+            }
         }
-        text.len()
+        self.copy(text.get(copied..end).unwrap_or_default());
+        end
+    }
+
+    /// Writes text that has neither spaces nor digits.
+    fn copy(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.end_space();
+            self.masking = false;
+            self.out.push_str(text);
+        }
     }
 
     fn write(&mut self, c: char) {
@@ -410,16 +464,12 @@ const SPARSE: std::ops::RangeInclusive<u32> = 0x2_0000..=0x3_23af;
 /// The library's conversion as tables: many times faster than the library, with the same results.
 #[derive(Debug)]
 pub(super) struct Simplifier {
-    dense: Vec<Cell>,
+    /// `None` for a character that begins a phrase.
+    dense: Vec<Option<char>>,
+    /// Characters that are not in the dense part, or that begin a phrase.
     sparse: HashMap<char, char>,
     /// Phrases by their first character, the longest first.
     phrases: HashMap<char, Vec<(&'static str, String)>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Cell {
-    simplified: char,
-    begins_phrase: bool,
 }
 
 /// The tables, built once for the whole process.
@@ -439,15 +489,15 @@ impl Simplifier {
             let mut chars = converted.chars();
             chars.next().filter(|_| chars.next().is_none()).unwrap_or(c)
         };
-        let mut dense: Vec<Cell> =
-            DENSE.filter_map(char::from_u32).map(|c| Cell { simplified: convert(c), begins_phrase: false }).collect();
-        let sparse = SPARSE.filter_map(char::from_u32).map(|c| (c, convert(c))).filter(|(c, to)| c != to).collect();
+        let mut dense: Vec<Option<char>> = DENSE.filter_map(char::from_u32).map(|c| Some(convert(c))).collect();
+        let converted = SPARSE.filter_map(char::from_u32).map(|c| (c, convert(c)));
+        let mut sparse: HashMap<char, char> = converted.filter(|(c, to)| c != to).collect();
         let mut phrases: HashMap<char, Vec<(&'static str, String)>> = HashMap::new();
         let keys = include_str!("t2s_phrases.txt").lines().filter(|line| !line.starts_with('#'));
         for phrase in keys.flat_map(str::split_whitespace) {
             let first = phrase.chars().next()?;
             phrases.entry(first).or_default().push((phrase, library.convert(phrase)));
-            dense.get_mut(dense_place(first)?)?.begins_phrase = true;
+            sparse.extend(dense.get_mut(dense_place(first)?)?.take().map(|simplified| (first, simplified)));
         }
         #[expect(clippy::iter_over_hash_type, reason = "each list is sorted by itself")]
         for list in phrases.values_mut() {
@@ -456,22 +506,23 @@ impl Simplifier {
         Some(Self { dense, sparse, phrases })
     }
 
-    fn cell(&self, c: char) -> Option<Cell> {
-        dense_place(c).and_then(|place| self.dense.get(place)).copied()
+    /// Converts a character of the dense part that begins no phrase.
+    fn alone(&self, c: char) -> Option<char> {
+        dense_place(c).and_then(|place| *self.dense.get(place)?)
     }
 
     /// Converts one character.
     pub(super) fn char(&self, c: char) -> char {
-        match self.cell(c) {
-            Some(cell) => cell.simplified,
-            None if SPARSE.contains(&u32::from(c)) => self.sparse.get(&c).copied().unwrap_or(c),
+        match self.alone(c) {
+            Some(simplified) => simplified,
+            None if is_han(c) => self.sparse.get(&c).copied().unwrap_or(c),
             None => c,
         }
     }
 
     /// Finds the longest phrase that `text` begins with, and its simplified form. `first` is its first character.
     pub(super) fn phrase(&self, first: char, text: &str) -> Option<(&'static str, &str)> {
-        let begins = self.cell(first)?.begins_phrase;
+        let begins = self.dense.get(dense_place(first)?)?.is_none();
         let list = if begins { self.phrases.get(&first)? } else { return None };
         list.iter().find(|(phrase, _)| text.starts_with(phrase)).map(|(phrase, to)| (*phrase, to.as_str()))
     }

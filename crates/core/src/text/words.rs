@@ -13,7 +13,7 @@ use jieba_rs::Jieba;
 use unicode_segmentation::UnicodeSegmentation;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::normalize::{self, is_han, stretches};
+use super::normalize::{self, is_han};
 use super::settings::Segmenter;
 
 /// What cut a text into words.
@@ -47,7 +47,28 @@ pub struct Run<'t> {
 
 /// Cuts a text where Han characters begin or end. Together the runs are the text.
 pub fn runs(text: &str) -> impl Iterator<Item = Run<'_>> {
-    stretches(text, is_han).map(|(han, text)| Run { han, text })
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let han = is_han(rest.chars().next()?);
+        let length = if han { rest.find(|c| !is_han(c)) } else { first_han(rest) };
+        let (run, after) = rest.split_at(length.unwrap_or(rest.len()));
+        rest = after;
+        Some(Run { han, text: run })
+    })
+}
+
+/// Returns where the first Han character begins. Only the characters that begin with such a byte as Han characters do are
+/// decoded: few others do.
+fn first_han(text: &str) -> Option<usize> {
+    const LEAST: u8 = 0xe3;
+    let mut at = 0;
+    loop {
+        at += text.as_bytes().get(at..)?.iter().position(|byte| *byte >= LEAST)?;
+        if text.get(at..)?.chars().next().is_some_and(is_han) {
+            return Some(at);
+        }
+        at += 1;
+    }
 }
 
 /// Cuts text into words.
@@ -101,8 +122,8 @@ impl Cutter {
 /// Cuts text at Unicode word breaks (UAX 29), and scripts without spaces into runs of clusters. Every space is a break,
 /// so each piece between spaces is cut alone. A piece of ASCII letters and digits is one word, without a table look-up.
 fn unicode_words<'t>(text: &'t str, each: &mut impl FnMut(&'t str)) {
-    for piece in pieces(text) {
-        if piece.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+    for (piece, is_plain) in pieces(text) {
+        if is_plain {
             each(piece);
             continue;
         }
@@ -127,16 +148,21 @@ fn unicode_words<'t>(text: &'t str, each: &mut impl FnMut(&'t str)) {
     }
 }
 
-/// Returns what is between the spaces of a text. Pieces are short: a search by single bytes is faster than that of the
-/// standard library.
-fn pieces(text: &str) -> impl Iterator<Item = &str> {
+/// Returns what is between the spaces of a text, and whether it consists of ASCII letters and digits. Pieces are short: a
+/// search by single bytes is faster than that of the standard library.
+fn pieces(text: &str) -> impl Iterator<Item = (&str, bool)> {
     let mut rest = text;
     std::iter::from_fn(move || {
-        rest = rest.trim_start_matches(' ');
-        let length = rest.bytes().position(|byte| byte == b' ').unwrap_or(rest.len());
-        let (piece, after) = rest.split_at(length);
-        rest = after;
-        (!piece.is_empty()).then_some(piece)
+        let bytes = rest.as_bytes();
+        let start = bytes.iter().position(|byte| *byte != b' ')?;
+        let (mut end, mut is_plain) = (start, true);
+        while let Some(byte) = bytes.get(end).filter(|byte| **byte != b' ') {
+            is_plain &= byte.is_ascii_alphanumeric();
+            end += 1;
+        }
+        let piece = rest.get(start..end)?;
+        rest = rest.get(end..)?;
+        Some((piece, is_plain))
     })
 }
 
@@ -218,15 +244,56 @@ const QUARTER: u32 = ONE / 4;
 /// words.
 const RARE: u32 = 46 * QUARTER;
 
-static TABLE: LazyLock<WordMap<u8>> = LazyLock::new(|| {
-    let mut table = WordMap::default();
+static TABLE: LazyLock<Rarities> = LazyLock::new(|| {
+    let mut table = Rarities::default();
     for line in include_str!("idf_zh.txt").lines() {
         let mut words = line.split(' ');
         let Some(quarters) = words.next().and_then(|number| number.parse::<u8>().ok()) else { continue };
-        table.extend(words.map(|word| (xxh3_64(word.as_bytes()), quarters)));
+        words.for_each(|word| table.insert(xxh3_64(word.as_bytes()), quarters));
     }
     table
 });
+
+/// A table of bytes by the hashes of words, in an array as small as the caches want it: a look-up waits for memory once.
+/// The upper 56 bits of a hash are kept beside the byte; the lower ones decide the place (linear probing).
+struct Rarities {
+    slots: Vec<u64>,
+    len: usize,
+}
+
+impl Default for Rarities {
+    fn default() -> Self {
+        Self { slots: vec![0; Self::SLOTS], len: 0 }
+    }
+}
+
+impl Rarities {
+    /// About two thirds of them are taken.
+    const SLOTS: usize = 1 << 16;
+    const BYTE: u64 = 0xff;
+
+    /// Returns the slots in which a hash can be, in the order of search, endlessly.
+    fn places(hash: u64) -> impl Iterator<Item = usize> {
+        #[expect(clippy::cast_possible_truncation, reason = "the lower bits are wanted")]
+        let first = hash as usize;
+        (0..Self::SLOTS).map(move |step| first.wrapping_add(step) % Self::SLOTS)
+    }
+
+    fn insert(&mut self, hash: u64, byte: u8) {
+        let free = Self::places(hash).find(|place| self.slots.get(*place) == Some(&0));
+        if let Some(slot) = free.and_then(|place| self.slots.get_mut(place)) {
+            *slot = hash & !Self::BYTE | u64::from(byte);
+            self.len += 1;
+        }
+    }
+
+    fn get(&self, hash: u64) -> Option<u8> {
+        let slots = Self::places(hash).filter_map(|place| self.slots.get(place));
+        let found = slots.copied().find(|slot| *slot == 0 || (slot ^ hash) & !Self::BYTE == 0)?;
+        let [.., byte] = found.to_be_bytes();
+        (found != 0).then_some(byte)
+    }
+}
 
 /// Returns whether the frequency of a word says something about its page. It does if the frequent words of its language
 /// are known, as stop words or by their rarity: those of Chinese, and of English, which every ASCII word is taken for.
@@ -248,7 +315,7 @@ pub fn is_frequency_telling(word: &str) -> bool {
 #[must_use]
 pub fn idf(kind: WordKind, hash: u64) -> u32 {
     match kind {
-        WordKind::Chinese => TABLE.get(&hash).map_or(RARE, |quarters| (u32::from(*quarters) * QUARTER).max(2 * ONE)),
+        WordKind::Chinese => TABLE.get(hash).map_or(RARE, |quarters| (u32::from(quarters) * QUARTER).max(2 * ONE)),
         WordKind::OfLength(length) => 4 * ONE + u32::from(length) * (ONE / 2),
     }
 }
@@ -382,6 +449,13 @@ mod tests {
 
     #[test]
     fn the_table_is_whole() {
-        assert_eq!(TABLE.len(), 44_337);
+        assert_eq!(TABLE.len, 44_337);
+        let lines = include_str!("idf_zh.txt").lines().filter(|line| !line.starts_with('#'));
+        for (quarters, words) in lines.filter_map(|line| line.split_once(' ')) {
+            for word in words.split(' ') {
+                assert_eq!(TABLE.get(xxh3_64(word.as_bytes())), quarters.parse().ok(), "{word}");
+            }
+        }
+        assert_eq!(TABLE.get(xxh3_64(b"harbour")), None);
     }
 }
