@@ -435,6 +435,10 @@ impl Sink<'_, '_> {
 
 /// Counts the characters that are not whitespace.
 pub(super) fn non_whitespace_chars(text: &str) -> usize {
+    if text.is_ascii() {
+        // Without a branch, so that many bytes are counted at once.
+        return text.bytes().filter(|byte| !matches!(byte, b'\t'..=b'\r' | b' ')).count();
+    }
     text.chars().filter(|c| !c.is_whitespace()).count()
 }
 

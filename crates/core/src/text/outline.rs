@@ -251,12 +251,14 @@ impl Outline {
         let article: String = article.split_whitespace().collect();
         let (mut at, mut searched) = (0, 0_usize);
         let mut is_taken = Vec::with_capacity(self.passages.len());
+        let (mut begin, mut end) = (String::new(), String::new());
         for passage in &self.passages {
-            let text: String = text_of(passage, visible).split_whitespace().collect();
-            let begin = text.get(..text.ceil_char_boundary(PROBE.min(text.len()))).unwrap_or_default();
-            let end = text.get(text.floor_char_boundary(text.len().saturating_sub(PROBE))..).unwrap_or_default();
+            let text = text_of(passage, visible);
+            probe(text.chars(), &mut begin);
+            probe(text.chars().rev(), &mut end);
+            end = end.chars().rev().collect();
             // Passages are in one order in both, so that most are found at once.
-            let found = [begin, end].into_iter().find_map(|probe| {
+            let found = [&begin, &end].into_iter().find_map(|probe| {
                 let (before, after) = article.split_at_checked(at)?;
                 after.find(probe).map(|found| at + found).or_else(|| before.find(probe))
             });
@@ -356,6 +358,17 @@ impl Outline {
             }
         }
         root
+    }
+}
+
+/// Replaces `probe` by the first characters that are no whitespace, of at least [`PROBE`] bytes if there are so many.
+fn probe(chars: impl Iterator<Item = char>, probe: &mut String) {
+    probe.clear();
+    for c in chars.filter(|c| !c.is_whitespace()) {
+        if probe.len() >= PROBE {
+            break;
+        }
+        probe.push(c);
     }
 }
 
