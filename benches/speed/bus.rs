@@ -100,7 +100,8 @@ pub(crate) fn follow(
         }
         assert!(alive(), "the process has ended after {committed} of {pages} pages");
         assert!(moved.elapsed() < TIMEOUT, "no progress since {TIMEOUT:?}: {committed} of {pages} pages");
-        std::thread::sleep(Duration::from_millis(10));
+        // Seldom enough to cost the broker nothing that shows beside the service.
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 

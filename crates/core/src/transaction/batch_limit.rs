@@ -9,8 +9,9 @@
 //!
 //! Brokers with a quota acknowledge at once what a client sends within the bytes of about ten seconds, and let the next
 //! request wait for all that was too much. So the first transaction that is slow shows the size of those before it. The
-//! limit grows by an eighth at a time, and all that is too much is then hardly more than the last transaction: doubled, it
-//! would reach in a few quick transactions what takes longer than a time-out.
+//! limit grows by a third at a time, so those before it have carried at least three times as much: if all of it is too
+//! much, it takes a third of the brokers' window of eleven seconds, which is less than a time-out. Doubled, the limit
+//! would reach in a few quick transactions what takes longer.
 //!
 //! The cost of a transaction is mostly its markers and round trips, whatever it carries. What the last one took says what
 //! the next one costs: with a pause as long as that between them, quick brokers get small transactions soon, and busy ones
@@ -23,7 +24,7 @@ use std::time::Duration;
 const AIM: u32 = 5;
 
 /// Share of the limit by which it grows after a quick transaction.
-const GROWTH: usize = 8;
+const GROWTH: usize = 3;
 
 /// Divisor of the limit after a failure. A transaction that took three fifths of its time-out without success is
 /// followed by one that fits, even if the rate is a quarter of what it was.
@@ -181,9 +182,9 @@ mod tests {
         limit.committed(499, Duration::from_millis(10));
         assert_eq!(limit.size(), 1000);
         limit.committed(500, Duration::from_secs(1));
-        assert_eq!(limit.size(), 1125);
-        limit.committed(1125, Duration::from_millis(1001));
-        assert_eq!(limit.size(), 1125, "above half of the aim it stays");
+        assert_eq!(limit.size(), 1334);
+        limit.committed(1334, Duration::from_millis(1001));
+        assert_eq!(limit.size(), 1334, "above half of the aim it stays");
         for _ in 0..20 {
             limit.committed(limit.size(), Duration::ZERO);
         }
