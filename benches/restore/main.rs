@@ -108,7 +108,7 @@ fn run(entries: usize) -> Value {
     let restored = restored.unwrap().found.unwrap();
     let bytes = (resident() - before) / entries as f64;
     let state = restored.state();
-    assert_eq!(state.index().len(), entries);
+    assert_eq!(state.index().originals(), entries);
     let held = state.index().memory_bytes() as f64 / entries as f64;
     println!(
         "{entries} originals from a snapshot: {all:.2} s ({built:.2} s of it building the tables), written in {store:.2} s; {held:.0} bytes an original in the index, {bytes:.0} resident\n"

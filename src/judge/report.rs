@@ -295,7 +295,7 @@ impl JudgeReport {
             return;
         }
         if self.role == Role::Restoring {
-            let from_log = judge.state().index().len().saturating_sub(self.from_snapshot);
+            let from_log = judge.state().index().originals().saturating_sub(self.from_snapshot);
             self.metrics.series().restored_entries.of(RestoreSource::Log).increment(from_log as u64);
         }
         let now = self.clock.now();

@@ -127,7 +127,7 @@ impl SnapshotStore for FsSnapshotStore {
             .snapshot_duration
             .of(SnapshotOperation::Restore)
             .record(self.clock.now().saturating_sub(begun));
-        let originals = restored.state().index().len();
+        let originals = restored.state().index().originals();
         self.metrics.series().restored_entries.of(RestoreSource::Snapshot).increment(originals as u64);
         tracing::info!(
             target: "dupgate::snapshot",

@@ -52,7 +52,7 @@ impl StateSummary {
             log,
             at: judge.settled_at(),
             identity: state.log(),
-            originals: state.index().len(),
+            originals: state.index().originals(),
             rules: state.rules().cloned(),
             rules_number: state.rules_number(),
             newest: state.stream_time(),

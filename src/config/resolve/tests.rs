@@ -5,7 +5,7 @@ use serde_json::json;
 use super::super::settings::ShownText;
 use super::super::{Layers, Settings, settings};
 use super::*;
-use crate::fingerprint::{LowConfidence, PerMille};
+use crate::fingerprint::{LowConfidence, PerMille, Shingling, StopShingles};
 use crate::protocol::{LogPartition, PerStage, Rules, Stage, VerdictOffset};
 use crate::{fingerprint, record, text};
 
@@ -290,7 +290,9 @@ fn a_list_of_stop_shingles_is_taken_by_its_contents() {
         layers.resolve(&given, Purpose::Sieve).map(|(settings, _)| settings.fingerprint.minhash.stop)
     };
     let length = "match.minhash.shingle.han=2";
-    assert_eq!(resolved("# stop-shingles 1\n首页\n", length).unwrap().len(), 1);
+    let list = "# stop-shingles 1\n首页\n";
+    let shingling = Shingling::of_characters(2, fingerprint::MinHashSettings::default().shingle.lengths.other);
+    assert_eq!(resolved(list, length).unwrap(), StopShingles::parse(list, shingling).unwrap());
     for (contents, why) in
         [("", "line 1 is ``"), ("首页\n", "expected a file that"), ("# stop-shingles 1\n首\n", "line 2")]
     {

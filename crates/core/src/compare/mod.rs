@@ -12,7 +12,7 @@ use similar::{Algorithm, DiffOp};
 use crate::text::Analyzer;
 
 /// Pieces of each text that are compared. The rest is left out and reported as such.
-pub const MAX_PIECES: usize = 6000;
+pub(crate) const MAX_PIECES: usize = 6000;
 
 /// Which of the two texts a run belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,18 +23,6 @@ pub enum Side {
     First,
     /// Of the second text only.
     Second,
-}
-
-impl Side {
-    /// Returns the word used in JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Both => "both",
-            Self::First => "first",
-            Self::Second => "second",
-        }
-    }
 }
 
 /// A piece of text that belongs to one side or to both.

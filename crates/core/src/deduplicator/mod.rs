@@ -143,7 +143,7 @@ impl LineVerdict {
 
     /// Returns the kind of verdict; `None` if no verdict is possible.
     #[must_use]
-    pub const fn kind(&self) -> Option<VerdictKind> {
+    pub(crate) const fn kind(&self) -> Option<VerdictKind> {
         match self {
             Self::Judged { kind, .. } => Some(*kind),
             Self::Dead(_) => None,
@@ -213,18 +213,12 @@ impl Deduplicator {
     /// Returns why a page that came now would not be a duplicate of the oldest original. `None` when no rule speaks
     /// against it, or there is no original. If several judges share the pages, the judge of this page decides.
     #[must_use]
-    pub fn refusal(&self, reading: &FingerprintedPage) -> Option<Refusal> {
+    pub(crate) fn refusal(&self, reading: &FingerprintedPage) -> Option<Refusal> {
         let state = &self.judges.get(reading.partition)?.state;
         let oldest = state.index().live(&state.watermarks()).next()?;
         // Times do not count, because the page comes right after the original.
         let page = PageRequest::of(reading.clone(), oldest.source.clone(), oldest.event_time);
         refusal(state, &page, self.settings.clock, oldest.sequence)
-    }
-
-    /// Returns the number of originals remembered.
-    #[must_use]
-    pub fn originals(&self) -> usize {
-        self.judges.iter().map(|judge| judge.state.index().len()).sum()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The hashes that turn a word into bits: our own, and those of two other `SimHash` programs.
 
 use md5::{Digest, Md5};
-use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::{FeatureHash, Width};
 
@@ -18,7 +18,7 @@ impl FeatureHash {
     /// Hashes a word for a `SimHash` of this width, to 128 bits or to 64. `xxh3` is its XXH3 (64 bits, no seed), which
     /// the `text` module has computed already.
     #[must_use]
-    pub fn of(self, width: Width, word: &str, xxh3: u64) -> u128 {
+    pub(crate) fn of(self, width: Width, word: &str, xxh3: u64) -> u128 {
         match (self, width) {
             (Self::Xxh3, Width::B32 | Width::B64) => u128::from(xxh3),
             (Self::Xxh3, Width::B128) => xxh3_128(word.as_bytes()),
@@ -26,12 +26,6 @@ impl FeatureHash {
             (Self::Md5, Width::B128) => md5(word),
             (Self::Jenkins, _) => u128::from(jenkins(word.as_bytes())),
         }
-    }
-
-    /// Hashes a word whose XXH3 is not known yet.
-    #[must_use]
-    pub fn of_word(self, width: Width, word: &str) -> u128 {
-        self.of(width, word, xxh3_64(word.as_bytes()))
     }
 }
 
@@ -95,13 +89,16 @@ fn finish([a, b, c]: &mut [u32; 3]) {
 
 #[cfg(test)]
 mod tests {
+    use xxhash_rust::xxh3::xxh3_64;
+
     use super::*;
-    use crate::fingerprint::{Feature, SimHash, simhash};
+    use crate::fingerprint::SimHash;
+    use crate::fingerprint::simhash::{Feature, simhash};
 
     fn of(hash: FeatureHash, width: Width, weighted: &[(&str, u32)]) -> SimHash {
         let features: Vec<Feature> = weighted
             .iter()
-            .map(|(word, weight)| Feature { hash: hash.of_word(width, word), weight: *weight })
+            .map(|(word, weight)| Feature { hash: hash.of(width, word, xxh3_64(word.as_bytes())), weight: *weight })
             .collect();
         simhash(&features, width)
     }
@@ -131,10 +128,9 @@ mod tests {
             ("你妈妈喊你回家吃饭哦，回家罗回家罗", 0xd674_ee4e_d0cb_7dd9_ecd0_2348_7442_f33b),
         ] {
             let letters: String = text.to_lowercase().chars().filter(|c| c.is_alphanumeric()).collect();
-            let mut features = Vec::new();
-            crate::fingerprint::shingles(&letters, 4, |shingle| {
-                features.push(Feature { hash: md5(shingle), weight: 1 });
-            });
+            let letters: Vec<char> = letters.chars().collect();
+            let shingles = letters.windows(4).map(|shingle| shingle.iter().collect::<String>());
+            let features: Vec<Feature> = shingles.map(|shingle| Feature { hash: md5(&shingle), weight: 1 }).collect();
             assert_eq!(Width::ALL.map(|width| simhash(&features, width)), every_width(expected), "{text}");
         }
     }

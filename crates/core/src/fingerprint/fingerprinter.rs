@@ -414,7 +414,7 @@ fn scope_hash(scope: &str) -> ScopeHash {
 
 /// Returns a four-byte hash of a record's key and value. An absent key differs from an empty one.
 #[must_use]
-pub fn digest_of(record: &RawRecord<'_>) -> PageDigest {
+pub(crate) fn digest_of(record: &RawRecord<'_>) -> PageDigest {
     let key = record.key.map_or(0, |key| xxh3_64_with_seed(key, 1));
     let hash = record.value.map_or(key, |value| xxh3_64_with_seed(value, key));
     let [.., a, b, c, d] = hash.to_be_bytes();

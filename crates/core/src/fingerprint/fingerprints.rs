@@ -50,7 +50,7 @@ pub struct TitleHash(pub u32);
 impl TitleHash {
     /// Returns the hash of the part of a title that is compared.
     #[must_use]
-    pub fn of(title: &str) -> Self {
+    pub(crate) fn of(title: &str) -> Self {
         let [a, b, c, d, ..] = xxh3_64(title.as_bytes()).to_be_bytes();
         Self(u32::from_be_bytes([a, b, c, d]))
     }
@@ -89,7 +89,7 @@ impl Fingerprints {
     /// Returns the share of the smaller page that is in the other one, estimated from both sketches of this form
     /// ([`SketchForm::contained`]). `known` slots are known to agree.
     #[must_use]
-    pub fn contained(&self, other: &Self, form: SketchForm, known: u8) -> Option<PerMille> {
+    pub(crate) fn contained(&self, other: &Self, form: SketchForm, known: u8) -> Option<PerMille> {
         let (one, other) = (self.sketch.as_ref()?, other.sketch.as_ref()?);
         form.contained(one, other, form.distance(one, other), known)
     }

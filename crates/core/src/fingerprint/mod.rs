@@ -26,23 +26,22 @@ use minhash::Distinct;
 
 pub use dupgate_index::{MAX_DISTANCE, Width};
 pub use fingerprinter::{
-    FingerprintedPage, Fingerprinter, Inspection, ReadFrom, Scratch, SettingsError, Step, WeighedWord, digest_of,
+    FingerprintedPage, Fingerprinter, Inspection, ReadFrom, Scratch, SettingsError, Step, WeighedWord,
 };
 pub use fingerprints::{
     AddressHash, ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SiteHash, TitleHash, id_hash,
 };
 pub use minhash::{
-    Banding, BandingError, BottomK, Evidence, EvidenceLimits, LowConfidence, PerMille, Permutations, SameSite, Sketch,
+    Banding, BandingError, Evidence, EvidenceLimits, LowConfidence, PerMille, Permutations, SameSite, Sketch,
     SketchForm, SketchFormError, SlotBits, TwoPages,
 };
 pub use numbers::{Numbers, dates};
-pub use seed::{SPLIT_MIX_STEP, Seed, split_mix, split_mix_draw};
+pub(crate) use seed::split_mix_draw;
+pub use seed::{SPLIT_MIX_STEP, Seed, split_mix};
 pub use settings::{
-    CODE_VERSION, FeatureHash, MinHashSettings, Settings, SimHashSettings, SimHashWidthError, Weights, canonical,
-    is_scheme_id, partition_of, scheme_id,
+    CODE_VERSION, FeatureHash, MinHashSettings, Settings, SimHashSettings, SimHashWidthError, Weights, is_scheme_id,
+    partition_of, scheme_id,
 };
-pub use shingle::{
-    ShingleBuffer, ShingleLengths, ShingleUnit, Shingling, hash_of as shingle_hash, shingle_hashes, shingles,
-};
-pub use simhash::{Feature, ParseSimHashError, SimHash, keep_strongest, log_weight, simhash};
+pub use shingle::{ShingleBuffer, ShingleLengths, ShingleUnit, Shingling, hash_of as shingle_hash, shingle_hashes};
+pub use simhash::{Feature, ParseSimHashError, SimHash};
 pub use stop::{STOP_SHINGLES_HEAD, StopShingles, StopShinglesError};

@@ -38,13 +38,6 @@ const NONE: u16 = u16::MAX;
 /// The smallest hashes sample both sets by the same rule. So the hashes that both kept, below the smaller of both
 /// bounds, show how much of the smaller set is in the other one. Up to eight numbers, nothing is lost, except that one
 /// pair in 65,535 has equal hashes.
-///
-/// ```
-/// # use dupgate_core::fingerprint::{Numbers, PerMille};
-/// let monday = Numbers::of("on monday 21 degrees, wind 30 km/h, 1,012 hpa");
-/// let friday = Numbers::of("on friday 24 degrees, wind 15 km/h, 1,009 hpa");
-/// assert!(monday.overlap(&friday).is_some_and(|shared| shared < PerMille(500)));
-/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Numbers([u16; Self::KEPT]);
 
@@ -67,7 +60,7 @@ impl Numbers {
 
     /// Sums up the numbers of a normalised text.
     #[must_use]
-    pub fn of(text: &str) -> Self {
+    pub(crate) fn of(text: &str) -> Self {
         Self::with(text, std::iter::empty())
     }
 
@@ -148,7 +141,7 @@ impl Numbers {
 
     /// Returns whether nothing is kept.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         let [first, ..] = self.0;
         first == NONE
     }

@@ -76,7 +76,7 @@ pub const fn split_mix(mut bits: u64) -> u64 {
 
 /// Returns the first number that the generator draws from this state: different for different states, and not 0 for 0.
 #[must_use]
-pub const fn split_mix_draw(state: u64) -> u64 {
+pub(crate) const fn split_mix_draw(state: u64) -> u64 {
     split_mix(state.wrapping_add(SPLIT_MIX_STEP))
 }
 

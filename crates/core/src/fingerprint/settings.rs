@@ -189,7 +189,7 @@ pub fn is_scheme_id(name: &str) -> bool {
 
 /// Returns the text that the scheme is a hash of, one `name=value` on each line.
 #[must_use]
-pub fn canonical(
+pub(crate) fn canonical(
     input: &InputSettings,
     text: &text::Settings,
     fingerprint: &Settings,

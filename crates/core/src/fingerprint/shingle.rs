@@ -242,20 +242,6 @@ impl ShingleBuffer {
     }
 }
 
-/// Visits every run of `length` consecutive characters of a text, in order, including repeats. A shorter text has none.
-pub fn shingles<'t>(text: &'t str, length: usize, mut each: impl FnMut(&'t str)) {
-    if length == 0 {
-        return;
-    }
-    let starts = text.char_indices().map(|(at, _)| at);
-    let ends = text.char_indices().map(|(at, c)| at + c.len_utf8()).skip(length - 1);
-    for (start, end) in starts.zip(ends) {
-        if let Some(shingle) = text.get(start..end) {
-            each(shingle);
-        }
-    }
-}
-
 /// Shorter texts have too few shingles for any judgement.
 const MIN_SHINGLES: usize = 64;
 
@@ -343,6 +329,20 @@ mod tests {
 
     use super::super::seed::split_mix_draw;
     use super::*;
+
+    /// Visits every run of `length` consecutive characters of a text, in order, including repeats. A shorter text has none.
+    fn shingles<'t>(text: &'t str, length: usize, mut each: impl FnMut(&'t str)) {
+        if length == 0 {
+            return;
+        }
+        let starts = text.char_indices().map(|(at, _)| at);
+        let ends = text.char_indices().map(|(at, c)| at + c.len_utf8()).skip(length - 1);
+        for (start, end) in starts.zip(ends) {
+            if let Some(shingle) = text.get(start..end) {
+                each(shingle);
+            }
+        }
+    }
 
     #[test]
     fn the_cat_on_the_mat_has_the_two_grams_of_the_textbook() {

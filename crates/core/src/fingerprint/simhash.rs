@@ -118,14 +118,8 @@ pub struct Feature {
 /// when it has more than half of the votes. All arithmetic is on integers, so neither the order of features nor the
 /// machine changes a bit. Bits of the hashes beyond the width are ignored, so that a narrow code is the lower part of a
 /// wide one. Without features, the result is 0, which must never be compared with anything: callers refuse such texts.
-///
-/// ```
-/// # use dupgate_core::fingerprint::{Feature, SimHash, Width, simhash};
-/// let features = [Feature { hash: 0b0110, weight: 3 }, Feature { hash: 0b1010, weight: 2 }];
-/// assert_eq!(simhash(&features, Width::B64), SimHash::B64(0b0110));
-/// ```
 #[must_use]
-pub fn simhash(features: &[Feature], width: Width) -> SimHash {
+pub(crate) fn simhash(features: &[Feature], width: Width) -> SimHash {
     #[expect(clippy::cast_possible_truncation, reason = "the halves are wanted")]
     let bits = match width {
         Width::B32 => u128::from(majority_bits::<32>(features, |hash| hash as u64)),
@@ -172,7 +166,7 @@ impl<const BITS: usize, F: Fn(u128) -> u64> WithSimd for MajorityBits<'_, BITS, 
 /// hashes.
 ///
 /// The order of the remaining features is not defined.
-pub fn keep_strongest(features: &mut Vec<Feature>, top_k: usize) {
+pub(crate) fn keep_strongest(features: &mut Vec<Feature>, top_k: usize) {
     if top_k > 0 && features.len() > top_k {
         features.select_nth_unstable_by_key(top_k, |feature| (std::cmp::Reverse(feature.weight), feature.hash));
         features.truncate(top_k);
@@ -182,7 +176,7 @@ pub fn keep_strongest(features: &mut Vec<Feature>, top_k: usize) {
 /// Returns `256 * (1 + log2(count))` for a count of at least 1, in integers: exact at powers of two, linear between
 /// them.
 #[must_use]
-pub fn log_weight(count: u32) -> u32 {
+pub(crate) fn log_weight(count: u32) -> u32 {
     let count = count.max(1);
     let whole = count.ilog2();
     let above = u64::from(count - (1 << whole));

@@ -1,5 +1,8 @@
 //! Worked examples, oracles, and pinned fingerprints that must not change unnoticed.
 
+use super::fingerprinter::digest_of;
+use super::settings::canonical;
+use super::simhash::{keep_strongest, log_weight, simhash};
 use super::*;
 use crate::record::{Coding, EventTime, Format, InputSettings, RawRecord, Reject, Timestamp};
 use crate::text;

@@ -221,7 +221,13 @@ impl Index {
     /// Passes the members of these families that match the probe to `visit`, each once with its strongest stage.
     /// Compares at most `most` members, those whose differences from the head are most like the page's
     /// ([`families`](super::families)), and a few with the page's title. `heads` are sequence numbers.
-    pub fn members(&self, probe: &Probe<'_>, heads: &[u64], most: u16, mut visit: impl FnMut(Candidate)) -> ProbeStats {
+    pub(crate) fn members(
+        &self,
+        probe: &Probe<'_>,
+        heads: &[u64],
+        most: u16,
+        mut visit: impl FnMut(Candidate),
+    ) -> ProbeStats {
         let Fingerprints { numbers, sketch, .. } = &probe.fingerprints;
         let of_page = (numbers, sketch.as_deref(), probe.title);
         let heads = heads.iter().filter(|head| self.families.has_members(**head));
@@ -265,7 +271,7 @@ impl Index {
     /// Returns which tables are to hold an original with the fingerprints of a probe: those of all bands whose keys are
     /// not full, or, for a member of the family with this head, those of its differences from the head.
     #[must_use]
-    pub fn placement(&self, probe: &Probe<'_>, family: Option<u64>, max_bucket: u16) -> Placement {
+    pub(crate) fn placement(&self, probe: &Probe<'_>, family: Option<u64>, max_bucket: u16) -> Placement {
         let ExpiryWatermarks { times, first_sequence } = probe.watermarks;
         let is_live = |position| self.ring.is_live(position, first_sequence, times.minhash);
         let sketch = probe.fingerprints.sketch.as_ref();

@@ -38,7 +38,7 @@ use crate::fingerprint::{Fingerprints, IdHash, ScopeHash};
 use crate::protocol::{ExpiryWatermarks, MinHashRules, Request};
 use crate::record::{PartitionId, Source};
 
-pub use dupgate_index::{HammingStats, Plan, TableStats, Task, run_sequential};
+pub use dupgate_index::{Task, run_sequential};
 pub use lookup::{IndexStats, SharedOriginals};
 pub use original::{Candidate, FamilyRole, Original, Probe, ProbeStats, Relation, Removed};
 pub use refusal::Refusal;
@@ -121,7 +121,7 @@ impl Index {
     }
 
     /// Prepares the tables to grow towards this many originals.
-    pub fn expect(&mut self, entries: u64) {
+    pub(crate) fn expect(&mut self, entries: u64) {
         let entries = entries.min(MAX_ENTRIES);
         self.sketches.expect(entries);
         self.codes.expect(entries);
@@ -168,7 +168,7 @@ impl Index {
 
     /// Adds many originals, in sequence order; no lookup finds them before [`Index::build`]. `run` must do all tasks
     /// that it is given, in any order or at the same time ([`run_sequential`]): they do all of the work.
-    pub fn fill(&mut self, originals: &[Original], mut run: impl FnMut(Vec<Task<'_>>)) {
+    pub(crate) fn fill(&mut self, originals: &[Original], mut run: impl FnMut(Vec<Task<'_>>)) {
         self.oldest_of_ids.get_mut().clear();
         let mut last = self.last_sequence;
         let rising = originals.iter().filter(move |original| is_next(&mut last, original));
@@ -192,7 +192,7 @@ impl Index {
 
     /// Rebuilds all tables over the originals held, by the plan that suits their codes; `run` does the tasks, as in
     /// [`Index::fill`].
-    pub fn build(&mut self, mut run: impl FnMut(Vec<Task<'_>>)) {
+    pub(crate) fn build(&mut self, mut run: impl FnMut(Vec<Task<'_>>)) {
         self.build_families();
         let mut tasks = self.codes.build_tasks();
         tasks.extend(self.sketches.build_tasks(&self.ring));
@@ -255,7 +255,7 @@ impl Index {
     /// Returns the original with this sequence number, unless it was forgotten or dropped from memory. It may be older
     /// than the watermarks.
     #[must_use]
-    pub fn get(&self, sequence: u64) -> Option<Original> {
+    pub(crate) fn get(&self, sequence: u64) -> Option<Original> {
         self.original(self.position_of(sequence)?)
     }
 
@@ -286,7 +286,7 @@ impl Index {
     pub(crate) fn forget_range(&mut self, partition: &PartitionId, from: i64, to: i64) -> u64 {
         let length =
             usize::try_from(i128::from(to) - i128::from(from)).unwrap_or(if from < to { usize::MAX } else { 0 });
-        if is_short(length, self.len()) {
+        if is_short(length, self.originals()) {
             return (from..to).map(|offset| self.forget_source(&partition.at(offset))).sum();
         }
         let found: Vec<u64> =
@@ -368,7 +368,7 @@ impl Index {
     /// that is expired by now, and finds all others in every stage again. So what is held afterwards does not depend on
     /// which expired originals were still in memory. Returns how many of these there were. Scans all originals, and
     /// rebuilds the tables of a stage whose window is shorter than that of another one.
-    pub fn readmit(&mut self, watermarks: &ExpiryWatermarks) -> u64 {
+    pub(crate) fn readmit(&mut self, watermarks: &ExpiryWatermarks) -> u64 {
         let expired: Vec<u64> =
             self.ring.positions().filter(|&position| self.is_expired(position, watermarks)).collect();
         let gone = self.forget(&expired);
@@ -414,15 +414,9 @@ impl Index {
 
     /// Returns how many originals are in memory, including forgotten ones that are not dropped yet.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn originals(&self) -> usize {
         let positions = self.ring.positions();
         usize::try_from(positions.end - positions.start).unwrap_or(usize::MAX)
-    }
-
-    /// Returns whether no original is in memory.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.ring.positions().is_empty()
     }
 
     /// Returns the memory reserved for originals and tables, in bytes, without topic names, which are shared.
@@ -435,7 +429,7 @@ impl Index {
     #[must_use]
     pub fn stats(&self) -> IndexStats {
         IndexStats {
-            originals: self.len() as u64,
+            originals: self.originals() as u64,
             near: self.codes.stats(),
             exact: self.by_exact.stats().first().copied().unwrap_or_default(),
             ring_bytes: self.ring.memory_bytes(),
@@ -445,12 +439,6 @@ impl Index {
             bands: self.sketches.stats(),
             sketch_bytes: self.sketches.memory_bytes() + self.families.memory_bytes(),
         }
-    }
-
-    /// Returns the plan of the tables that find near codes. Its width is that of the codes as soon as one is held.
-    #[must_use]
-    pub const fn plan(&self) -> &Plan {
-        self.codes.plan()
     }
 }
 

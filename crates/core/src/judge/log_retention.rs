@@ -89,7 +89,7 @@ pub struct LogRetention {
 impl LogRetention {
     /// Rebuilds the list from a snapshot.
     #[must_use]
-    pub fn from_parts(spans: Vec<LogSpan>) -> Self {
+    pub(crate) fn from_parts(spans: Vec<LogSpan>) -> Self {
         let mut retention = Self { spans: spans.into() };
         while retention.join_shortest() {}
         retention
@@ -97,17 +97,17 @@ impl LogRetention {
 
     /// Returns the list for a snapshot.
     #[must_use]
-    pub fn into_parts(self) -> Vec<LogSpan> {
+    pub(crate) fn into_parts(self) -> Vec<LogSpan> {
         self.spans.into()
     }
 
     /// Returns the spans, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = &LogSpan> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &LogSpan> {
         self.spans.iter()
     }
 
     /// Notes a followed record at `offset`; `next_sequence` is that of the state after it.
-    pub fn follow(&mut self, offset: VerdictOffset, record: &VerdictRecord, next_sequence: u64) {
+    pub(crate) fn follow(&mut self, offset: VerdictOffset, record: &VerdictRecord, next_sequence: u64) {
         match record {
             VerdictRecord::Checkpoint(_) => self.open(Some(offset), next_sequence),
             VerdictRecord::Verdicts(batch) => {
@@ -118,7 +118,7 @@ impl LogRetention {
     }
 
     /// Begins a span with a checkpoint.
-    pub fn open(&mut self, checkpoint: Option<VerdictOffset>, next_sequence: u64) {
+    pub(crate) fn open(&mut self, checkpoint: Option<VerdictOffset>, next_sequence: u64) {
         self.spans.push_back(LogSpan {
             checkpoint,
             end_sequence: next_sequence,
@@ -146,7 +146,7 @@ impl LogRetention {
     }
 
     /// Sets the offset of the checkpoint that was written last.
-    pub fn place(&mut self, checkpoint: VerdictOffset) {
+    pub(crate) fn place(&mut self, checkpoint: VerdictOffset) {
         if let Some(span) = self.spans.back_mut() {
             span.checkpoint = Some(checkpoint);
         }
@@ -154,7 +154,7 @@ impl LogRetention {
 
     /// Notes a verdict in the newest span. A reopened range is taken off the ends of what the spans have judged: those
     /// verdicts are not read back any more, because the pages are judged again.
-    pub fn note(&mut self, verdict: &Verdict, next_sequence: u64) {
+    pub(crate) fn note(&mut self, verdict: &Verdict, next_sequence: u64) {
         if let Answer::Reopened { partition, from, to } = &verdict.answer {
             self.spans.iter_mut().for_each(|span| span.reopen(partition, &(*from..*to)));
             return;
@@ -171,7 +171,7 @@ impl LogRetention {
     /// back, nor above what the input group has committed: now, or, if the partition is no longer in the input, ever
     /// (`delivered`).
     #[must_use]
-    pub fn low_watermark(&self, partition: &PartitionId, delivered: i64, input: &InputOffsets) -> i64 {
+    pub(crate) fn low_watermark(&self, partition: &PartitionId, delivered: i64, input: &InputOffsets) -> i64 {
         let committed = input.committed(partition).unwrap_or(0);
         let committed = if input.partitions.contains(partition) { committed } else { committed.max(delivered) };
         self.spans
@@ -206,7 +206,7 @@ impl LogRetention {
 
     /// Returns the largest event time of the oldest span with a judged page: how far back the kept log reaches.
     #[must_use]
-    pub fn oldest(&self) -> Option<Timestamp> {
+    pub(crate) fn oldest(&self) -> Option<Timestamp> {
         self.spans.iter().map(|span| span.newest).find(|newest| *newest > Timestamp::MIN)
     }
 

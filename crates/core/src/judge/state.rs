@@ -243,7 +243,7 @@ impl State {
     /// # Errors
     ///
     /// [`Diverged::UnknownRules`].
-    pub fn begin_batch(&self, batch: &VerdictBatch) -> Result<(), Diverged> {
+    pub(crate) fn begin_batch(&self, batch: &VerdictBatch) -> Result<(), Diverged> {
         if batch.rules == self.rules_number {
             return Ok(());
         }
@@ -414,7 +414,7 @@ impl State {
 
     /// Returns whether this position was judged, then reopened, and not judged again since.
     #[must_use]
-    pub fn is_reopened(&self, source: &Source) -> bool {
+    pub(crate) fn is_reopened(&self, source: &Source) -> bool {
         let Ok(offset) = u64::try_from(source.offset) else { return false };
         self.partitions.get(&source.partition).is_some_and(|seen| seen.judged.reopened().contains(offset))
     }
@@ -422,7 +422,7 @@ impl State {
     /// Returns the highest position of a partition that the input group has committed, as far as checkpoints say, since
     /// all of the partition was last reopened.
     #[must_use]
-    pub fn delivered(&self, partition: &PartitionId) -> i64 {
+    pub(crate) fn delivered(&self, partition: &PartitionId) -> i64 {
         self.partitions.get(partition).map_or(0, |seen| seen.delivered.end())
     }
 
@@ -472,7 +472,7 @@ impl State {
 
     /// Returns the pages that are far ahead of the stream time, if there are any.
     #[must_use]
-    pub const fn leap(&self) -> Option<Leap> {
+    pub(crate) const fn leap(&self) -> Option<Leap> {
         self.stream_time.leap()
     }
 
@@ -496,13 +496,13 @@ impl State {
 
     /// Passes deferred maintenance tasks of the index to `hand_over`: see [`Index::maintenance`]. They do not change
     /// the state.
-    pub fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
+    pub(crate) fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         self.index.maintenance(hand_over);
     }
 
     /// Returns the counters since the state was restored.
     #[must_use]
-    pub const fn counts(&self) -> Counts {
+    pub(crate) const fn counts(&self) -> Counts {
         self.counts
     }
 
@@ -711,7 +711,7 @@ impl StreamTime {
 
     /// Returns the leap that is under way.
     #[must_use]
-    pub const fn leap(self) -> Option<Leap> {
+    pub(crate) const fn leap(self) -> Option<Leap> {
         self.leap
     }
 

@@ -240,12 +240,12 @@ impl Placement {
 
     /// Returns whether the table of this band, from 0, holds it.
     #[must_use]
-    pub const fn holds(self, band: usize) -> bool {
+    pub(crate) const fn holds(self, band: usize) -> bool {
         self.skipped >> (band % 128) & 1 == 0
     }
 
     /// Leaves out the table of this band.
-    pub const fn skip(&mut self, band: usize) {
+    pub(crate) const fn skip(&mut self, band: usize) {
         self.skipped |= 1 << (band % 128);
     }
 }

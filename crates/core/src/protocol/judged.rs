@@ -15,7 +15,7 @@ impl Judged {
     /// Rebuilds a set from its low watermark, the judged offsets above it, and the reopened ones. Negative offsets do
     /// not exist in Kafka and count as 0.
     #[must_use]
-    pub fn from_parts(low_watermark: i64, above: RoaringTreemap, reopened: RoaringTreemap) -> Self {
+    pub(crate) fn from_parts(low_watermark: i64, above: RoaringTreemap, reopened: RoaringTreemap) -> Self {
         let mut judged = Self { low_watermark: 0, above, reopened };
         judged.raise_low_watermark(low_watermark);
         judged
@@ -86,32 +86,32 @@ impl Judged {
 
     /// Returns the low watermark: every offset below it counts as judged.
     #[must_use]
-    pub fn low_watermark(&self) -> i64 {
+    pub(crate) fn low_watermark(&self) -> i64 {
         i64::try_from(self.low_watermark).unwrap_or(i64::MAX)
     }
 
     /// Returns the judged offsets at or above the low watermark.
     #[must_use]
-    pub const fn above(&self) -> &RoaringTreemap {
+    pub(crate) const fn above(&self) -> &RoaringTreemap {
         &self.above
     }
 
     /// Returns the offsets that were reopened and not judged again.
     #[must_use]
-    pub const fn reopened(&self) -> &RoaringTreemap {
+    pub(crate) const fn reopened(&self) -> &RoaringTreemap {
         &self.reopened
     }
 
     /// Returns the offset after the last one that was judged.
     #[must_use]
-    pub fn end(&self) -> i64 {
+    pub(crate) fn end(&self) -> i64 {
         let after_last = self.above.max().map_or(0, |last| last.saturating_add(1));
         i64::try_from(self.low_watermark.max(after_last)).unwrap_or(i64::MAX)
     }
 
     /// Returns whether nothing at all was judged.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.low_watermark == 0 && self.above.is_empty() && self.reopened.is_empty()
     }
 }
@@ -148,7 +148,7 @@ impl Delivered {
 
     /// Rebuilds it from its end and the positions below it that are not delivered.
     #[must_use]
-    pub const fn from_parts(end: i64, pending: RoaringTreemap) -> Self {
+    pub(crate) const fn from_parts(end: i64, pending: RoaringTreemap) -> Self {
         Self { end, pending }
     }
 
@@ -165,7 +165,7 @@ impl Delivered {
     }
 
     /// Notes that a position is judged. An earlier commit did not deliver this verdict.
-    pub fn judge(&mut self, offset: i64) {
+    pub(crate) fn judge(&mut self, offset: i64) {
         if offset < self.end
             && let Ok(offset) = u64::try_from(offset)
         {
@@ -174,13 +174,13 @@ impl Delivered {
     }
 
     /// Notes that the offsets `from <= offset < to` are not judged any more.
-    pub fn reopen(&mut self, from: i64, to: i64) {
+    pub(crate) fn reopen(&mut self, from: i64, to: i64) {
         self.pending.remove_range(unsigned(from)..unsigned(to));
     }
 
     /// Notes that the input group had committed this position. This says nothing about the `unsettled` offsets: their
     /// verdicts were not in the log when the group was asked.
-    pub fn commit(&mut self, position: i64, mut unsettled: RoaringTreemap) {
+    pub(crate) fn commit(&mut self, position: i64, mut unsettled: RoaringTreemap) {
         unsettled.remove_range(unsigned(position)..);
         self.pending.remove_range(..unsigned(position));
         self.pending |= unsettled;
@@ -190,7 +190,7 @@ impl Delivered {
     /// Returns the end of the longest range from `from` on, up to `to` at most, that may be reopened because everything
     /// judged in it is delivered.
     #[must_use]
-    pub fn cut(&self, from: i64, to: i64) -> i64 {
+    pub(crate) fn cut(&self, from: i64, to: i64) -> i64 {
         let before = unsigned(from).checked_sub(1).map_or(0, |last| self.pending.rank(last));
         let pending = self.pending.select(before).and_then(|offset| i64::try_from(offset).ok());
         to.min(self.end).min(pending.unwrap_or(i64::MAX)).max(from)

@@ -52,7 +52,7 @@ pub enum RequestBody {
 impl RequestBody {
     /// Returns the page, if one is to be judged.
     #[must_use]
-    pub const fn page(&self) -> Option<&PageRequest> {
+    pub(crate) const fn page(&self) -> Option<&PageRequest> {
         match self {
             Self::Page(page) => Some(page),
             Self::Withdraw { .. } | Self::Forget(_) | Self::Reopen { .. } | Self::SetTime(_) => None,

@@ -61,14 +61,14 @@ impl<T: Copy> PerStage<T> {
     }
 
     /// Returns one value for each stage, computed from the stage's value.
-    pub fn map<U>(&self, mut make: impl FnMut(T) -> U) -> PerStage<U> {
+    pub(crate) fn map<U>(&self, mut make: impl FnMut(T) -> U) -> PerStage<U> {
         PerStage { exact: make(self.exact), simhash: make(self.simhash), minhash: make(self.minhash) }
     }
 }
 
 impl<T: Copy + Ord> PerStage<T> {
     /// Returns the smallest value of all stages.
-    pub fn min(&self) -> T {
+    pub(crate) fn min(&self) -> T {
         self.exact.min(self.simhash).min(self.minhash)
     }
 
@@ -224,7 +224,7 @@ impl MinHashRules {
 
     /// Returns whether the estimated similarity of a pair of sketches that share a key can be trusted.
     #[must_use]
-    pub fn is_sure(&self, evidence: Evidence) -> bool {
+    pub(crate) fn is_sure(&self, evidence: Evidence) -> bool {
         self.low_confidence.is_sure(self.form, evidence)
     }
 
@@ -255,7 +255,7 @@ impl MinHashRules {
     /// Returns the share of the smaller page by which a pair of sketches that share a key matches by containment, at
     /// this distance; `None` if it does not match.
     #[must_use]
-    pub fn contained(&self, one: &[u8], other: &[u8], distance: u8) -> Option<PerMille> {
+    pub(crate) fn contained(&self, one: &[u8], other: &[u8], distance: u8) -> Option<PerMille> {
         let least = self.containment?;
         self.form.contained(one, other, distance, self.banding.rows()).filter(|share| *share >= least)
     }
@@ -292,7 +292,7 @@ impl ExpiryWatermarks {
 
     /// Returns the later of both for each watermark.
     #[must_use]
-    pub fn later(self, other: Self) -> Self {
+    pub(crate) fn later(self, other: Self) -> Self {
         Self {
             times: PerStage {
                 exact: self.times.exact.max(other.times.exact),

@@ -26,7 +26,7 @@ pub enum VerdictRecord {
 impl VerdictRecord {
     /// Returns the identity of the log that this record was written to.
     #[must_use]
-    pub fn log(&self) -> LogIdentity {
+    pub(crate) fn log(&self) -> LogIdentity {
         match self {
             Self::Verdicts(batch) => batch.log,
             Self::Rules(record) => record.log,

@@ -6,27 +6,19 @@ use psl::Type;
 use url::{Host, Url};
 
 /// The web address of a page.
-///
-/// ```
-/// # use dupgate_core::record::Address;
-/// let address = Address::parse("https://News.Example.co.uk:8443/a/b?id=1").unwrap();
-/// assert_eq!(address.site(), "example.co.uk");
-/// assert_eq!(address.join("../c#top").unwrap().as_str(), "https://news.example.co.uk:8443/c");
-/// assert!(Address::parse("page-17").is_none());
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address(Url);
+pub(crate) struct Address(Url);
 
 impl Address {
     /// Reads an absolute address of the web (`http`, `https`). The fragment is left out: it names a place in the page.
     #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         Self::of(Url::parse(text).ok()?)
     }
 
     /// Resolves a reference from this page.
     #[must_use]
-    pub fn join(&self, reference: &str) -> Option<Self> {
+    pub(crate) fn join(&self, reference: &str) -> Option<Self> {
         Self::of(self.0.join(reference.trim()).ok()?)
     }
 
@@ -40,7 +32,7 @@ impl Address {
 
     /// Returns the address in its normal form.
     #[must_use]
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         self.0.as_str()
     }
 
@@ -56,7 +48,7 @@ impl Address {
     /// platforms give each user a subdomain (`alice.github.io`, `bob.blogspot.com`); their pages are pages of one site,
     /// because they share a frame.
     #[must_use]
-    pub fn site(&self) -> Cow<'_, str> {
+    pub(crate) fn site(&self) -> Cow<'_, str> {
         match self.0.host() {
             Some(Host::Domain(host)) => Cow::Borrowed(registered(host.trim_end_matches('.'))),
             Some(Host::Ipv4(address)) => Cow::Owned(address.to_string()),

@@ -35,7 +35,7 @@ pub(super) enum NotUnpacked {
 impl Coding {
     /// Returns the name, which is part of the scheme.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Base64 => "base64",
             Self::Gzip => "gzip",

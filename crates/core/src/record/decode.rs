@@ -255,7 +255,7 @@ impl Decoder {
     /// # Errors
     ///
     /// As [`Decoder::decode`], if the scope cannot be read.
-    pub fn scope<'r>(&self, record: &RawRecord<'r>) -> Result<Option<Cow<'r, str>>, Rejection> {
+    pub(crate) fn scope<'r>(&self, record: &RawRecord<'r>) -> Result<Option<Cow<'r, str>>, Rejection> {
         let Some(path) = &self.settings.fields.scope else { return Ok(None) };
         match path {
             FieldPath::Pointer(_) => match self.value(record)? {
@@ -296,7 +296,7 @@ impl Decoder {
 
     /// Returns where the id of a page is read, if it is.
     #[must_use]
-    pub fn id_path(&self) -> Option<&FieldPath> {
+    pub(crate) fn id_path(&self) -> Option<&FieldPath> {
         self.settings.fields.id.as_ref()
     }
 
@@ -356,7 +356,7 @@ impl Decoder {
     }
 
     /// Waits until the schema of a record is known ([`super::FindSchema::find`]).
-    pub fn wait_for_schema(&self, record: &RawRecord<'_>) {
+    pub(crate) fn wait_for_schema(&self, record: &RawRecord<'_>) {
         if let Some(value) = record.value {
             framed::wait(&self.settings, record, value);
         }

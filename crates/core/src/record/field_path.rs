@@ -30,7 +30,7 @@ pub struct Pointer(Vec<Step>);
 
 /// One step of a [`Pointer`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
+pub(crate) enum Step {
     /// The member of this name, or the element at this position.
     Member(String),
     /// The JSON that the string holds, plain or in base64, written `~json`: no name is written so, because `~` must be followed by a digit.
@@ -59,7 +59,7 @@ impl Pointer {
 
     /// Returns the names (or array positions) to walk, outermost first.
     #[must_use]
-    pub fn steps(&self) -> &[Step] {
+    pub(crate) fn steps(&self) -> &[Step] {
         &self.0
     }
 }

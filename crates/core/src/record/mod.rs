@@ -27,12 +27,12 @@ mod warc;
 #[cfg(test)]
 mod tests;
 
-pub use address::Address;
+pub(crate) use address::Address;
 pub use coding::Coding;
 pub use decode::{Body, Decoder, Document, InputSettingsError};
 pub use encoding::Encoding;
 pub use event_time::{ParseZoneError, Zone};
-pub use field_path::{FieldPath, ParseFieldPathError, Pointer, Step};
+pub use field_path::{FieldPath, ParseFieldPathError, Pointer};
 pub use place::{Headers, PartitionId, RawRecord, Source, Timestamp};
 pub use reject::{Reject, Rejection};
 pub use schema::{FindSchema, NoSchema, Schema, Schemas};

@@ -58,7 +58,7 @@ impl Reject {
 
     /// Returns the number used in the verdict log.
     #[must_use]
-    pub const fn code(self) -> u8 {
+    pub(crate) const fn code(self) -> u8 {
         self as u8
     }
 

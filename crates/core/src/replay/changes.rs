@@ -17,7 +17,7 @@ use crate::protocol::{Answer, Match, Rules, Verdict, VerdictKind};
 use crate::record::{PartitionId, Reject, Source};
 
 /// Most positions whose match is held until the other run has judged them.
-pub const MAX_HELD: usize = 1 << 20;
+pub(crate) const MAX_HELD: usize = 1 << 20;
 
 /// Bits of a position's byte that hold the verdict of one run.
 const BITS: u8 = 4;
@@ -78,7 +78,7 @@ pub type VerdictPair = Sides<Option<VerdictKind>>;
 impl VerdictPair {
     /// Returns whether both runs agree.
     #[must_use]
-    pub fn is_same(&self) -> bool {
+    fn is_same(self) -> bool {
         self.before == self.after
     }
 

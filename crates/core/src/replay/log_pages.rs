@@ -54,7 +54,7 @@ pub struct Leaving<P> {
 impl<P> LogPages<P> {
     /// Begins with no page.
     #[must_use]
-    pub fn new(ranges: Ranges) -> Self {
+    pub(crate) fn new(ranges: Ranges) -> Self {
         Self {
             ranges,
             queues: PageQueues::default(),

@@ -25,13 +25,13 @@ mod rejudge;
 mod time_order;
 mod warm;
 
-pub use changes::{Changes, Compared, Example, MAX_HELD, RecordedVerdict, Side, Sides, VerdictPair};
+pub use changes::{Changes, Compared, Example, RecordedVerdict, Side, Sides, VerdictPair};
 pub use counts::{Counts, Digest, VerdictName, name_of, name_of_verdict};
 pub use log_order::{LogOrder, Next, Replayed};
 pub use log_pages::{Leaving, LogPages};
 pub use plan::{
-    ArchiveFile, CommitMetadata, FilePlace, InputRange, LogRange, MAX_VARIANTS, Mark, Marks, Order, Part, Plan,
-    PlanError, Ranges, Reads, Shadow, Target, TooManyVariants, Total, own_name, plan_topic, variants,
+    ArchiveFile, CommitMetadata, FilePlace, InputRange, LogRange, Mark, Marks, Order, Part, Plan, PlanError, Ranges,
+    Reads, Shadow, Target, TooManyVariants, Total, own_name, plan_topic, variants,
 };
 pub use rejudge::Rejudge;
 pub use time_order::{LOOKAHEAD, TimeOrder};

@@ -237,7 +237,7 @@ impl Plan {
 
     /// Returns the prefix of the replay's own logs.
     #[must_use]
-    pub fn own_logs(&self) -> String {
+    pub(crate) fn own_logs(&self) -> String {
         own_name(&self.logs, &self.id)
     }
 
@@ -352,7 +352,7 @@ impl Ranges {
     }
 
     /// Lists the partitions with their offsets.
-    pub fn iter(&self) -> impl Iterator<Item = (&PartitionId, &InputRange)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&PartitionId, &InputRange)> {
         self.0.iter()
     }
 
@@ -459,7 +459,7 @@ impl InputRange {
 
     /// Returns the offsets before the range whose pages are judged and not produced.
     #[must_use]
-    pub const fn warm_up(&self) -> Range<i64> {
+    pub(crate) const fn warm_up(&self) -> Range<i64> {
         self.warm_from..self.from
     }
 }
@@ -548,7 +548,7 @@ pub struct FilePlace {
 }
 
 /// Most combinations of values that are judged in one pass.
-pub const MAX_VARIANTS: usize = 32;
+pub(crate) const MAX_VARIANTS: usize = 32;
 
 /// More combinations than can be judged in one pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

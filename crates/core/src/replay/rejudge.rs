@@ -99,7 +99,7 @@ impl Rejudge {
     /// # Errors
     ///
     /// [`Diverged`] when the state does not take it.
-    pub fn take(&mut self, verdict: &Verdict) -> Result<(), Diverged> {
+    pub(crate) fn take(&mut self, verdict: &Verdict) -> Result<(), Diverged> {
         if self.is_unwritten {
             self.requests += 1;
             return self.state.follow(verdict);
@@ -129,7 +129,7 @@ impl Rejudge {
     /// # Errors
     ///
     /// [`Diverged`] when the state does not take it.
-    pub fn follow(&mut self, verdict: &Verdict) -> Result<(), Diverged> {
+    pub(crate) fn follow(&mut self, verdict: &Verdict) -> Result<(), Diverged> {
         self.state.follow(verdict)
     }
 
@@ -152,25 +152,19 @@ impl Rejudge {
     /// # Errors
     ///
     /// [`Diverged::UnknownRules`].
-    pub fn begin_batch(&self, batch: &VerdictBatch) -> Result<(), Diverged> {
+    pub(crate) fn begin_batch(&self, batch: &VerdictBatch) -> Result<(), Diverged> {
         self.state.begin_batch(batch)
     }
 
     /// Takes over what a batch of another log says after its verdicts.
-    pub fn end_batch(&mut self, batch: &VerdictBatch) {
+    pub(crate) fn end_batch(&mut self, batch: &VerdictBatch) {
         self.state.end_batch(batch);
     }
 
     /// Returns whether an original that this position made can still be matched.
     #[must_use]
-    pub fn holds(&self, source: &Source) -> bool {
+    pub(crate) fn holds(&self, source: &Source) -> bool {
         !self.state.index().of_source(source, &self.state.watermarks()).is_empty()
-    }
-
-    /// Returns how many requests were answered.
-    #[must_use]
-    pub const fn requests(&self) -> u64 {
-        self.requests
     }
 
     /// Hands over what is to be written.
@@ -247,7 +241,7 @@ mod tests {
         let rules = RulesRecord { log: LogIdentity(1), number: RulesNumber(2), rules: Rules::default() };
         judge.follow_record(&VerdictRecord::Rules(rules)).unwrap();
         judge.withdraw(partition.at(1), Reject::Gone).unwrap();
-        assert_eq!((judge.requests(), judge.state().rules_number()), (2, RulesNumber(2)));
+        assert_eq!((judge.requests, judge.state().rules_number()), (2, RulesNumber(2)));
         assert!(judge.state().is_judged(&partition.at(1)));
         assert!(judge.records().is_empty());
     }

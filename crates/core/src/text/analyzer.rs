@@ -153,7 +153,7 @@ impl Analyzer {
     /// If the title says nothing of the page's heading, it is that of the site, and the heading is added. `None` if
     /// there is no letter, or if the page came as text.
     #[must_use]
-    pub fn title(&self, body: &Body<'_>) -> Option<String> {
+    pub(crate) fn title(&self, body: &Body<'_>) -> Option<String> {
         let Body::Html(html) = body else { return None };
         let title = head::title_of(html)?;
         let mut title = head::without_rendering(&title);

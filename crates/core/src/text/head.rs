@@ -25,7 +25,7 @@ const MAX_HEADING: usize = 1 << 10;
 
 /// References in the head of a page, with their character references decoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HeadLinks {
+pub(crate) struct HeadLinks {
     /// The address that the page gives for all its variants (`<link rel=canonical>`), relative to [`HeadLinks::base`].
     pub canonical: Option<String>,
     /// What references are relative to (`<base>`), itself relative to the page's address.
@@ -35,7 +35,7 @@ pub struct HeadLinks {
 impl HeadLinks {
     /// Reads the head of a page in one pass, without a tree. The first link of each kind counts.
     #[must_use]
-    pub fn of(html: &str) -> Self {
+    pub(crate) fn of(html: &str) -> Self {
         let mut links = Self::default();
         for piece in pieces(html) {
             match piece {

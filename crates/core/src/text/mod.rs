@@ -24,10 +24,12 @@ mod words;
 
 pub use analyzer::{Analyzer, NormalText, SettingsError, UnusedWords, Word};
 pub use extract::Extraction;
-pub use head::HeadLinks;
-pub use normalize::{TextUrls, is_han, simplified, urls};
+pub(crate) use head::HeadLinks;
+pub(crate) use normalize::urls;
+pub use normalize::{TextUrls, is_han, simplified};
 pub use settings::{
     Digits, Han, HtmlText, JiebaSettings, Normalize, Segmenter, Settings, StopWords, UnicodeForm, Urls,
 };
 pub use tree::max_tree_bytes;
-pub use words::{CutBy, IdentityHasher, ONE, Run, WordKind, WordMap, idf, is_frequency_telling, runs, segmenter};
+pub use words::{CutBy, Run, WordKind, runs, segmenter};
+pub(crate) use words::{IdentityHasher, ONE, WordMap, idf, is_frequency_telling};

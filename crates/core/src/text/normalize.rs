@@ -573,7 +573,7 @@ pub(super) fn url_length(text: &str) -> Option<usize> {
 }
 
 /// Returns the web addresses of a text, in order.
-pub fn urls(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn urls(text: &str) -> impl Iterator<Item = &str> {
     let mut at = 0;
     std::iter::from_fn(move || {
         loop {

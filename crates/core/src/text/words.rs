@@ -215,7 +215,7 @@ pub fn segmenter() -> &'static Jieba {
 
 /// Uses the hash of a word as it is, because it is well mixed already.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct IdentityHasher(u64);
+pub(crate) struct IdentityHasher(u64);
 
 impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
@@ -233,10 +233,10 @@ impl Hasher for IdentityHasher {
 }
 
 /// A map by the hash of a word.
-pub type WordMap<V> = HashMap<u64, V, BuildHasherDefault<IdentityHasher>>;
+pub(crate) type WordMap<V> = HashMap<u64, V, BuildHasherDefault<IdentityHasher>>;
 
 /// One natural unit of inverse document frequency, in the fixed-point numbers of [`idf`].
-pub const ONE: u32 = 256;
+pub(crate) const ONE: u32 = 256;
 
 /// The unit of the table: a quarter.
 const QUARTER: u32 = ONE / 4;
@@ -300,7 +300,7 @@ impl Rarities {
 /// Elsewhere it says nothing: in Hindi, Korean or Vietnamese, the same few words are the most frequent ones of every
 /// page.
 #[must_use]
-pub fn is_frequency_telling(word: &str) -> bool {
+pub(crate) fn is_frequency_telling(word: &str) -> bool {
     word.is_ascii() || word.chars().next().is_some_and(normalize::is_han)
 }
 
@@ -313,7 +313,7 @@ pub fn is_frequency_telling(word: &str) -> bool {
 /// `hash` is XXH3 of the word. The table is larger than the caches near the processor: look-ups right after each other wait
 /// for memory together.
 #[must_use]
-pub fn idf(kind: WordKind, hash: u64) -> u32 {
+pub(crate) fn idf(kind: WordKind, hash: u64) -> u32 {
     match kind {
         WordKind::Chinese => TABLE.get(hash).map_or(RARE, |quarters| (u32::from(quarters) * QUARTER).max(2 * ONE)),
         WordKind::OfLength(length) => 4 * ONE + u32::from(length) * (ONE / 2),
@@ -332,7 +332,7 @@ pub enum WordKind {
 impl WordKind {
     /// Returns the kind of a word: Chinese if it begins with a Han character.
     #[must_use]
-    pub fn of(word: &str) -> Self {
+    pub(crate) fn of(word: &str) -> Self {
         if word.chars().next().is_some_and(normalize::is_han) {
             return Self::Chinese;
         }

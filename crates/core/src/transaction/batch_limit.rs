@@ -64,13 +64,13 @@ impl BatchLimit {
 
     /// Returns the time in which a transaction is meant to be committed.
     #[must_use]
-    pub const fn aim(&self) -> Duration {
+    pub(crate) const fn aim(&self) -> Duration {
         self.aim
     }
 
     /// Returns how long after the last transaction began the next one may begin: from a quarter of `longest` to all of it.
     #[must_use]
-    pub fn interval(&self, longest: Duration) -> Duration {
+    pub(crate) fn interval(&self, longest: Duration) -> Duration {
         self.took.map_or(longest, |took| (took * SPACING).clamp(longest / QUICKEST, longest))
     }
 

@@ -66,19 +66,19 @@ impl TransactionMachine {
 
     /// Returns whether a call is outstanding or a transaction is open.
     #[must_use]
-    pub const fn is_busy(&self) -> bool {
+    pub(crate) const fn is_busy(&self) -> bool {
         self.out.is_some() || self.open
     }
 
     /// Returns the call that is outstanding.
     #[must_use]
-    pub const fn outstanding(&self) -> Option<Call> {
+    pub(crate) const fn outstanding(&self) -> Option<Call> {
         self.out
     }
 
     /// Returns whether the commit is under way, so that its outcome can no longer be changed.
     #[must_use]
-    pub fn is_committing(&self) -> bool {
+    pub(crate) fn is_committing(&self) -> bool {
         self.out == Some(Call::Commit)
     }
 
@@ -97,14 +97,14 @@ impl TransactionMachine {
     }
 
     /// Opens a transaction that carries no offsets. The machine must not be busy.
-    pub fn begin_without_offsets(&mut self) -> Call {
+    pub(crate) fn begin_without_offsets(&mut self) -> Call {
         self.without_offsets = true;
         self.begin()
     }
 
     /// Requests an abort. Returns the call to make now, or `None` when a call is outstanding (its answer leads to the
     /// abort) or when nothing is open. A commit that is under way is not interrupted.
-    pub fn abort(&mut self) -> Option<Call> {
+    pub(crate) fn abort(&mut self) -> Option<Call> {
         self.abort_requested = self.out.is_some();
         (self.open && self.out.is_none()).then(|| self.make(Call::Abort))
     }

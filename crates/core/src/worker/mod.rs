@@ -33,5 +33,5 @@ pub use machine::{Status, Worker};
 pub use membership::{Subscription, new_to_group};
 pub use output::{
     BadRecords, Header, HeaderSettings, MAX_HEADER_BYTES, Mode, OBSERVED, OutputKind, Partitioning, Routing,
-    Tombstones, message, murmur2,
+    Tombstones, message,
 };

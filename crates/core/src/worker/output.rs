@@ -321,7 +321,7 @@ fn by_key(key: &[u8], count: usize) -> usize {
 
 /// Murmur2 with the seed that Kafka's Java clients use (Appleby, 2008; `org.apache.kafka.common.utils.Utils`).
 #[must_use]
-pub fn murmur2(bytes: &[u8]) -> u32 {
+fn murmur2(bytes: &[u8]) -> u32 {
     const SEED: u32 = 0x9747_b28c;
     const M: u32 = 0x5bd1_e995;
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);

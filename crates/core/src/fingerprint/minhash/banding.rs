@@ -84,7 +84,7 @@ impl Banding {
 
     /// Returns the key of each band: two sketches that agree in all slots of a band share its key. Keys of different
     /// bands differ, and all bits of a key are well mixed.
-    pub fn keys(self, form: SketchForm, sketch: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    pub(crate) fn keys(self, form: SketchForm, sketch: &[u8]) -> impl Iterator<Item = u64> + '_ {
         let bands = usize::from(self.bands);
         let usual = if self.is_usual(form) { sketch.as_chunks().0 } else { &[] };
         let usual = usual.iter().take(bands);
@@ -129,7 +129,7 @@ impl Banding {
 
     /// Returns whether two sketches agree in all slots of a band, and so share its key.
     #[must_use]
-    pub fn agree(self, form: SketchForm, one: &[u8], other: &[u8], band: usize) -> bool {
+    pub(crate) fn agree(self, form: SketchForm, one: &[u8], other: &[u8], band: usize) -> bool {
         let slots = self.slots(band);
         if form.bits() == SlotBits::B8
             && let (Some(one), Some(other)) = (one.get(slots.clone()), other.get(slots.clone()))

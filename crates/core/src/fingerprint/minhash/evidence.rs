@@ -86,7 +86,7 @@ impl LowConfidence {
 
     /// Returns the limits for a pair.
     #[must_use]
-    pub fn limits(self, form: SketchForm, evidence: Evidence) -> EvidenceLimits {
+    pub(crate) fn limits(self, form: SketchForm, evidence: Evidence) -> EvidenceLimits {
         let is_short = evidence.shingles.is_some_and(|shingles| shingles < u32::from(self.short));
         let below = match (is_short, evidence.of_two_sites) {
             (true, _) => self.below_short,

@@ -6,8 +6,8 @@
 //! few bits of the shingle's hash (Li and König, WWW 2010): unrelated texts agree in one slot of 2^bits, which the
 //! estimate subtracts.
 //!
-//! [`Banding`] finds the pairs worth estimating: they agree in all slots of at least one band. [`BottomK`] is the other
-//! form of the idea: one order, of which a set keeps its first k shingles.
+//! [`Banding`] finds the pairs worth estimating: they agree in all slots of at least one band.
+//! [`permutations::smallest`] is the other form of the idea: one order, of which a set keeps its first k shingles.
 //!
 //! All numbers that decide a verdict are integers. Cost: one multiplication, addition and comparison for each shingle
 //! and slot, as many at once as the processor has lanes: about 2 us for 500 shingles and 128 slots.
@@ -21,7 +21,7 @@ mod tests;
 
 pub use banding::{Banding, BandingError};
 pub use evidence::{Evidence, EvidenceLimits, LowConfidence, SameSite, TwoPages};
-pub use permutations::{BottomK, Permutations};
+pub use permutations::Permutations;
 pub use sketch::{PerMille, Sketch, SketchForm, SketchFormError, SlotBits};
 
 pub(super) use sketch::Distinct;

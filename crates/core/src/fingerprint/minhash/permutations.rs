@@ -48,12 +48,6 @@ impl Permutations {
         Self { blocks, slots }
     }
 
-    /// Returns the number of permutations.
-    #[must_use]
-    pub const fn slots(&self) -> usize {
-        self.slots
-    }
-
     /// Replaces `minima` by the smallest value of all elements under each permutation, or `u32::MAX` if there are no
     /// elements. Elements may repeat.
     pub fn minima(&self, elements: &[u32], minima: &mut Vec<u32>) {
@@ -103,11 +97,23 @@ pub(super) const SMALLEST_BYTES: usize = 4;
 /// Padding for a set of fewer than k elements: no kept element has this value.
 const PADDING: u32 = u32::MAX;
 
+/// Returns the `k` smallest hashes of a set, ascending, each once (Broder's "bottom-k"): all of a smaller set.
+///
+/// It needs one hash for each element instead of M, but no bands can be cut from it. In a sketch, it follows the slots
+/// ([`super::SketchForm::with_bottom`]).
+pub(super) fn smallest(elements: &[u32], k: usize) -> Vec<u32> {
+    let mut hashes = elements.to_vec();
+    hashes.sort_unstable();
+    hashes.dedup();
+    hashes.truncate(k);
+    hashes
+}
+
 /// Appends the `k` smallest of the elements, ascending, padded to `k`.
 pub(super) fn write_smallest(elements: &[u32], k: usize, out: &mut Vec<u8>) {
-    let kept = BottomK::new(elements, k);
+    let kept = smallest(elements, k);
     let padding = std::iter::repeat(&PADDING);
-    out.extend(kept.hashes.iter().chain(padding).take(k).flat_map(|element| element.to_be_bytes()));
+    out.extend(kept.iter().chain(padding).take(k).flat_map(|element| element.to_be_bytes()));
 }
 
 /// Reads what [`write_smallest()`] wrote.
@@ -124,7 +130,11 @@ pub(super) fn distance_of_smallest(one: impl Iterator<Item = u32>, other: impl I
 }
 
 /// Counts the elements of two ascending sets, among the k smallest of their union: those in both sets, and all of them.
-fn shared_smallest(one: impl Iterator<Item = u32>, other: impl Iterator<Item = u32>, k: usize) -> (usize, usize) {
+pub(super) fn shared_smallest(
+    one: impl Iterator<Item = u32>,
+    other: impl Iterator<Item = u32>,
+    k: usize,
+) -> (usize, usize) {
     let (mut ours, mut theirs) = (one.peekable(), other.peekable());
     let (mut both, mut seen) = (0, 0);
     while seen < k {
@@ -144,47 +154,4 @@ fn shared_smallest(one: impl Iterator<Item = u32>, other: impl Iterator<Item = u
         seen += 1;
     }
     (both, seen)
-}
-
-/// The k smallest hashes of a set, ascending, each once (Broder's "bottom-k"). A smaller set is kept whole.
-///
-/// It needs one hash for each element instead of M, but no bands can be cut from it. In a sketch, it follows the slots
-/// ([`super::SketchForm::with_bottom`]).
-///
-/// ```
-/// # use dupgate_core::fingerprint::BottomK;
-/// let (a, b) = (BottomK::new(&[5, 1, 4, 9], 3), BottomK::new(&[4, 7, 1, 1], 3));
-/// assert_eq!(a.hashes(), [1, 4, 5]);
-/// // The three smallest of the union are 1, 4 and 5; 1 and 4 are in both.
-/// assert_eq!(a.similarity(&b), (2, 3));
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BottomK {
-    hashes: Vec<u32>,
-    k: usize,
-}
-
-impl BottomK {
-    /// Keeps the `k` smallest of the elements.
-    #[must_use]
-    pub fn new(elements: &[u32], k: usize) -> Self {
-        let mut hashes = elements.to_vec();
-        hashes.sort_unstable();
-        hashes.dedup();
-        hashes.truncate(k);
-        Self { hashes, k }
-    }
-
-    /// Returns the hashes that are kept.
-    #[must_use]
-    pub fn hashes(&self) -> &[u32] {
-        &self.hashes
-    }
-
-    /// Estimates the Jaccard index from the k smallest elements of the union: returns how many of them are in both
-    /// sets, and how many there are. Both sets must be kept with the same k. Exact for sets that were kept whole.
-    #[must_use]
-    pub fn similarity(&self, other: &Self) -> (usize, usize) {
-        shared_smallest(self.hashes.iter().copied(), other.hashes.iter().copied(), self.k.min(other.k))
-    }
 }

@@ -83,7 +83,7 @@ impl SketchForm {
     }
 
     /// Returns the same form with the `k` smallest of the elements, 16 to 255, at the end, in four bytes each. Sketches
-    /// are then compared by these ([`super::BottomK`]); their slots serve only the bands.
+    /// are then compared by these; their slots serve only the bands.
     ///
     /// # Errors
     ///
@@ -186,7 +186,7 @@ impl SketchForm {
     /// Returns the largest distance at which the estimated Jaccard index is still `least`: inclusive. `None` if no
     /// distance reaches it (`least` is more than [`PerMille::ONE`]).
     #[must_use]
-    pub fn reach(self, least: PerMille) -> Option<u8> {
+    pub(crate) fn reach(self, least: PerMille) -> Option<u8> {
         let farthest = self.bottom().unwrap_or(self.slots);
         (0..=farthest).rev().find(|distance| self.similarity(*distance) >= least)
     }
@@ -284,7 +284,7 @@ impl Sketch {
     /// Creates a sketch whose bytes are a range of these, of which the first 4 GiB count. The sketch keeps all of them in
     /// memory.
     #[must_use]
-    pub fn within(shared: Arc<[u8]>, range: Range<usize>) -> Self {
+    pub(crate) fn within(shared: Arc<[u8]>, range: Range<usize>) -> Self {
         let [from, to] = [range.start, range.end].map(|at| u32::try_from(at).unwrap_or(u32::MAX));
         Self { shared, from, to }
     }
@@ -428,7 +428,7 @@ impl PerMille {
     /// Returns the share of a part in the whole, rounded down, at most [`PerMille::ONE`]; if both are 0, it is
     /// [`PerMille::ZERO`].
     #[must_use]
-    pub fn of(part: u64, whole: u64) -> Self {
+    pub(crate) fn of(part: u64, whole: u64) -> Self {
         let thousandths = part.saturating_mul(1000) / whole.max(1);
         u16::try_from(thousandths).map_or(Self::ONE, |thousandths| Self(thousandths).min(Self::ONE))
     }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::cast_precision_loss, reason = "counts of a few thousand")]
 
+use super::permutations::{shared_smallest, smallest};
 use super::*;
 use crate::fingerprint::PerMille;
 use proptest::prelude::*;
@@ -210,9 +211,17 @@ fn four_sets_under_a_given_order_keep_a_c_b_a() {
     // The bottom-k form with k = 1 keeps the same ones.
     let kept = sets.map(|set| {
         let ranks: Vec<u32> = set.chars().map(|c| rank(c).try_into().unwrap()).collect();
-        BottomK::new(&ranks, 1).hashes()[0]
+        smallest(&ranks, 1)[0]
     });
     assert_eq!(kept, first.map(|c| u32::try_from(rank(c)).unwrap()));
+}
+
+#[test]
+fn the_k_smallest_are_those_of_the_union() {
+    let shared =
+        |one: &[u32], other: &[u32]| shared_smallest(smallest(one, 3).into_iter(), smallest(other, 3).into_iter(), 3);
+    // The three smallest of the union are 1, 4 and 5; 1 and 4 are in both.
+    assert_eq!(shared(&[5, 1, 4, 9], &[4, 7, 1, 1]), (2, 3));
 }
 
 #[test]
@@ -225,7 +234,7 @@ fn the_k_smallest_estimate_without_bias() {
         let mut sum = 0.0;
         for _ in 0..pairs {
             let (one, other) = dice.pair(shared, own);
-            let (both, of) = BottomK::new(&one, K).similarity(&BottomK::new(&other, K));
+            let (both, of) = shared_smallest(smallest(&one, K).into_iter(), smallest(&other, K).into_iter(), K);
             sum += both as f64 / of as f64;
         }
         let off = sum / f64::from(pairs) - jaccard;

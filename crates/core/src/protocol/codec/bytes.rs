@@ -95,12 +95,12 @@ struct Block {
 impl<'a> Reader<'a> {
     /// Begins at the first of these bytes.
     #[must_use]
-    pub const fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
         Self { all: bytes, rest: bytes, block: None }
     }
 
     /// Takes the next `length` bytes.
-    pub fn take(&mut self, length: usize, what: &'static str) -> Result<&'a [u8], CodecError> {
+    pub(crate) fn take(&mut self, length: usize, what: &'static str) -> Result<&'a [u8], CodecError> {
         let (taken, rest) = self.rest.split_at_checked(length).ok_or(CodecError::EndsInside { what })?;
         self.rest = rest;
         Ok(taken)
@@ -113,7 +113,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads one byte.
-    pub fn byte(&mut self, what: &'static str) -> Result<u8, CodecError> {
+    pub(crate) fn byte(&mut self, what: &'static str) -> Result<u8, CodecError> {
         self.array(what).map(u8::from_le_bytes)
     }
 
@@ -198,7 +198,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads what [`Write::span`] wrote.
-    pub fn span(&mut self, what: &'static str) -> Result<Duration, CodecError> {
+    pub(crate) fn span(&mut self, what: &'static str) -> Result<Duration, CodecError> {
         let seconds = self.varint(what)?;
         let nanos = self.varint(what)?;
         match u32::try_from(nanos) {
@@ -223,7 +223,7 @@ impl<'a> Reader<'a> {
 
     /// Takes all that is left.
     #[must_use]
-    pub fn rest(self) -> &'a [u8] {
+    pub(crate) fn rest(self) -> &'a [u8] {
         self.rest
     }
 

@@ -8,10 +8,10 @@ use super::bytes::Reader;
 pub const FORMAT_VERSION: u8 = 1;
 
 /// First bytes of every record of both logs.
-pub const MAGIC: [u8; 2] = *b"dg";
+pub(crate) const MAGIC: [u8; 2] = *b"dg";
 
 /// Bytes of a frame around its body.
-pub const FRAME_BYTES: usize = 8;
+pub(crate) const FRAME_BYTES: usize = 8;
 
 /// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub fn close(out: &mut Vec<u8>, start: usize) {
 }
 
 /// Opens a record: checks magic, version and checksum, and returns its kind and its body.
-pub fn unwrap(bytes: &[u8]) -> Result<(Kind, Reader<'_>), CodecError> {
+pub(crate) fn unwrap(bytes: &[u8]) -> Result<(Kind, Reader<'_>), CodecError> {
     let (&[one, two, version, kind], _) = bytes.split_first_chunk().ok_or(CodecError::EndsInside { what: "head" })?;
     if [one, two] != MAGIC {
         return Err(CodecError::NotOurs { found: [one, two] });

@@ -82,7 +82,8 @@ mod rules;
 mod verdicts;
 
 pub use checkpoints::{decode_checkpoint, encode_checkpoint};
-pub use frame::{FORMAT_VERSION, MAGIC};
+pub use frame::FORMAT_VERSION;
+pub(crate) use frame::MAGIC;
 pub use requests::{decode_requests, encode_requests};
 pub use verdicts::{BARRIER, DEFAULT_PART_BYTES, VerdictReader, encode_verdict, max_verdict_bytes};
 

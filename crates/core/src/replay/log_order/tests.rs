@@ -213,7 +213,7 @@ fn eventful(events: &[Event], each: usize) -> (Vec<VerdictRecord>, Vec<u128>) {
     let place =
         |at: usize| PartitionId::new("pages", i32::try_from(at % 2).unwrap()).at(i64::try_from(at / 2).unwrap());
     for (at, event) in events.iter().enumerate() {
-        let request = RequestId(judge.requests() + 1);
+        let request = RequestId(u64::try_from(at).unwrap() + 1000);
         match event {
             Event::Page(text) => {
                 let source = place(texts.len());
