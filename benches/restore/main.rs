@@ -107,7 +107,7 @@ fn run(entries: usize) -> Value {
     let all = start.elapsed().as_secs_f64();
     let restored = restored.unwrap().found.unwrap();
     let bytes = (resident() - before) / entries as f64;
-    let state = restored.state();
+    let state = &restored.state;
     assert_eq!(state.index().originals(), entries);
     let held = state.index().memory_bytes() as f64 / entries as f64;
     println!(

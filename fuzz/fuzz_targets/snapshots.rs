@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use dupgate::fingerprint::SchemeId;
 use dupgate::protocol::{LogIdentity, VerdictOffset};
-use dupgate::snapshot::{Folder, Manifest};
+use dupgate::snapshot::Folder;
+use dupgate_core::judge::Manifest;
 use libfuzzer_sys::fuzz_target;
 
 /// Memory, where there is a file system for it.

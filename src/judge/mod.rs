@@ -304,7 +304,7 @@ impl JudgeDriver {
             Effect::Restore => {
                 let report = &self.report;
                 let restored = self.snapshot_store.as_deref().and_then(|store| load_alive(store, || report.beat()));
-                self.report.restores(restored.as_ref().map_or(0, |restored| restored.state().index().originals()));
+                self.report.restores(restored.as_ref().map_or(0, |restored| restored.state.index().originals()));
                 self.judge.handle(self.clock.now(), Event::Restored(restored));
             }
             Effect::Follow { from } => {

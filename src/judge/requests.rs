@@ -259,7 +259,7 @@ mod tests {
                     assert!(!matches!(effect, Effect::Fail(_)), "{effect:?}");
                     if effect == Effect::Snapshot {
                         let snapshot = self.judge.take_snapshot().unwrap();
-                        self.snapshots.push((snapshot.at, snapshot.originals.iter().count()));
+                        self.snapshots.push((snapshot.at, snapshot.listed().originals.len()));
                     }
                     continue;
                 };

@@ -127,11 +127,11 @@ impl SnapshotStore for FsSnapshotStore {
             .snapshot_duration
             .of(SnapshotOperation::Restore)
             .record(self.clock.now().saturating_sub(begun));
-        let originals = restored.state().index().originals();
+        let originals = restored.state.index().originals();
         self.metrics.series().restored_entries.of(RestoreSource::Snapshot).increment(originals as u64);
         tracing::info!(
             target: "dupgate::snapshot",
-            log = self.name, originals, at = restored.at().0, "snapshot restored"
+            log = self.name, originals, at = restored.at.0, "snapshot restored"
         );
         Some(Box::new(restored))
     }
@@ -158,10 +158,10 @@ mod tests {
     use std::num::NonZeroUsize;
 
     use crossbeam_channel::{Receiver, unbounded};
+    use dupgate_core::judge::Manifest;
 
     use super::*;
     use crate::protocol::{LogIdentity, VerdictOffset};
-    use crate::snapshot::Manifest;
 
     const LIMIT: Duration = Duration::from_secs(20);
 

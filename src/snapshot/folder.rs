@@ -7,12 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
+use dupgate_core::judge::Manifest;
 
 use super::disk::{self, DiskError, Watch};
 use crate::fingerprint::SchemeId;
-use crate::protocol::codec::bytes::Write;
-use crate::protocol::codec::frame::{self, Kind};
-use crate::protocol::{CodecError, LogIdentity, VerdictOffset};
+use crate::protocol::CodecError;
 
 /// The chunks of a snapshot, in order.
 pub type Sections = Vec<Vec<u8>>;
@@ -292,10 +291,10 @@ fn put_snapshot(
         if counted.insert(hash) {
             size += bytes.len() as u64;
         }
-        chunks.push(hash);
+        chunks.push(hash.0);
     }
     disk::sync_folder(watch, folder)?;
-    let manifest = encode_manifest(manifest, &chunks);
+    let manifest = manifest.encode(&chunks);
     disk::put(watch, &folder.join(manifest_name(number)), &manifest)?;
     disk::sync_folder(watch, folder)?;
     Ok(size + manifest.len() as u64)
@@ -315,7 +314,8 @@ fn numbers(files: &[String]) -> BTreeSet<u64> {
 }
 
 fn read_manifest(path: &Path) -> Result<(Manifest, Vec<ChunkHash>), Damage> {
-    Ok(decode_manifest(&disk::read(path)?)?)
+    let (manifest, chunks) = Manifest::decode(&disk::read(path)?)?;
+    Ok((manifest, chunks.into_iter().map(ChunkHash).collect()))
 }
 
 /// Reads a snapshot. While `accept` works on one chunk, the next chunks are read.
@@ -339,20 +339,9 @@ fn read_chunk(folder: &Path, hash: ChunkHash) -> Result<Vec<u8>, Damage> {
     if ChunkHash::of(&bytes) == hash { Ok(bytes) } else { Err(Damage::Chunk(path)) }
 }
 
-/// The origin of a snapshot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Manifest {
-    /// The verdict log that was followed.
-    pub log: LogIdentity,
-    /// Offset of the next record of the verdict log to follow.
-    pub at: VerdictOffset,
-    /// The scheme of all fingerprints.
-    pub scheme: SchemeId,
-}
-
 /// Hash of the bytes of a chunk, which is both its name and its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ChunkHash(u128);
+pub(super) struct ChunkHash(pub(super) u128);
 
 impl ChunkHash {
     pub(super) fn of(bytes: &[u8]) -> Self {
@@ -369,31 +358,4 @@ impl ChunkHash {
         let is_digit = |digit: u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
         file.strip_suffix(".chunk").is_some_and(|hash| hash.len() == 32 && hash.bytes().all(is_digit))
     }
-}
-
-/// Encodes a manifest, with its chunks in order.
-pub(super) fn encode_manifest(manifest: &Manifest, chunks: &[ChunkHash]) -> Vec<u8> {
-    let mut out = Vec::new();
-    let start = frame::open(&mut out, Kind::Manifest);
-    out.fixed64(manifest.log.0);
-    out.signed(manifest.at.0);
-    out.run(manifest.scheme.0.as_bytes());
-    out.varint(chunks.len() as u64);
-    for chunk in chunks {
-        out.extend(chunk.0.to_le_bytes());
-    }
-    frame::close(&mut out, start);
-    out
-}
-
-/// Decodes the output of [`encode_manifest`].
-pub(super) fn decode_manifest(bytes: &[u8]) -> Result<(Manifest, Vec<ChunkHash>), CodecError> {
-    let mut from = frame::unwrap_kind(bytes, Kind::Manifest)?;
-    let log = LogIdentity(from.fixed64("log identity")?);
-    let at = VerdictOffset(from.signed("offset")?);
-    let scheme = String::from_utf8(from.run("scheme")?.to_vec()).map_err(|_| CodecError::NotText { what: "scheme" })?;
-    let count = from.count(16, "chunks")?;
-    let chunks = (0..count).map(|_| from.fixed128("chunk").map(ChunkHash)).collect::<Result<_, _>>()?;
-    from.end()?;
-    Ok((Manifest { log, at, scheme: SchemeId(scheme) }, chunks))
 }

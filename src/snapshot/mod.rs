@@ -14,18 +14,22 @@
 //! Originals are cut into chunks by their sequence number, so that most chunks of the next snapshot exist already and
 //! are not written again.
 
-mod chunks;
 mod disk;
 mod folder;
 
-use dupgate_core::judge::{Restored, SharedSnapshot, Snapshot};
+use crossbeam_channel::bounded;
+use dupgate_core::judge::{Manifest, Restored, Restoring, SharedSnapshot, Snapshot, decode_originals};
 
 use crate::fingerprint::SchemeId;
-use crate::index::Task;
+use crate::index::{Original, Task};
+use crate::protocol::CodecError;
 
 pub(crate) use disk::LockState;
 pub use disk::{DiskError, ProcessLock};
-pub use folder::{Damage, Discarded, Folder, Manifest, Newest, Sections, SnapshotError};
+pub use folder::{Damage, Discarded, Folder, Newest, Sections, SnapshotError};
+
+/// Maximum number of chunks that are decoded ahead.
+const CHUNKS_AHEAD: usize = 2;
 
 impl Folder {
     /// Writes a snapshot of log partition `name`, then deletes all its snapshots except the newest ones, whose number
@@ -36,7 +40,7 @@ impl Folder {
     /// [`SnapshotError`] with the path and the cause. Earlier snapshots remain readable.
     pub fn store(&self, name: &str, scheme: &SchemeId, snapshot: &Snapshot) -> Result<u64, SnapshotError> {
         let manifest = Manifest { log: snapshot.state.log, at: snapshot.at, scheme: scheme.clone() };
-        self.write(name, &manifest, chunks::encode(snapshot))
+        self.write(name, &manifest, snapshot.encode())
     }
 
     /// Writes the same files as [`Folder::store`] from originals that are shared with an index, and releases the
@@ -47,7 +51,7 @@ impl Folder {
     /// As [`Folder::store`].
     pub fn store_shared(&self, name: &str, scheme: &SchemeId, snapshot: SharedSnapshot) -> Result<u64, SnapshotError> {
         let manifest = Manifest { log: snapshot.state.log, at: snapshot.at, scheme: scheme.clone() };
-        self.write(name, &manifest, chunks::encode_shared(snapshot))
+        self.write(name, &manifest, snapshot.encode())
     }
 
     /// Loads the newest whole snapshot of log partition `name` of this scheme.
@@ -59,7 +63,7 @@ impl Folder {
     pub fn load(&self, name: &str, scheme: &SchemeId) -> Result<Newest<Snapshot>, SnapshotError> {
         self.newest(name, |manifest, sections| {
             check_scheme(manifest, scheme)?;
-            chunks::decode(sections)
+            Snapshot::decode(sections)
         })
     }
 
@@ -77,9 +81,42 @@ impl Folder {
     ) -> Result<Newest<Restored>, SnapshotError> {
         self.newest(name, |manifest, sections| {
             check_scheme(manifest, scheme)?;
-            chunks::restore(sections, &mut run)
+            restore(sections, &mut run)
         })
     }
+}
+
+/// Restores a state from the chunks of a snapshot. While the originals of one chunk are inserted, the next chunks are
+/// decoded.
+///
+/// # Errors
+///
+/// As [`Snapshot::decode`].
+fn restore<E: From<CodecError> + Send>(
+    chunks: &mut (impl Iterator<Item = Result<Vec<u8>, E>> + Send),
+    run: &mut impl FnMut(Vec<Task<'_>>),
+) -> Result<Restored, E> {
+    let mut restoring = Restoring::begin(chunks)?;
+    let (decoded, all) = bounded(CHUNKS_AHEAD);
+    let (used, again) = bounded(CHUNKS_AHEAD);
+    std::thread::scope(|scope| {
+        // Ends after the last chunk, or when the receiver is dropped.
+        scope.spawn(move || {
+            chunks.try_for_each(|chunk| {
+                let mut originals: Vec<Original> = again.try_recv().unwrap_or_default();
+                originals.clear();
+                let done = chunk.and_then(|chunk| Ok(decode_originals(&chunk, &mut originals)?));
+                decoded.send(done.map(|()| originals))
+            })
+        });
+        for originals in all {
+            let originals = originals?;
+            restoring.add(&originals, &mut *run);
+            // Return the list for reuse. This fails for the last lists, when the decoder has ended.
+            let _ = used.try_send(originals);
+        }
+        Ok(restoring.finish(run))
+    })
 }
 
 /// Checks that a snapshot has our scheme.

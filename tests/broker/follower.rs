@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use dupgate::kafka::budget::ByteBudget;
 use dupgate::kafka::client::ConnectionSettings;
 use dupgate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, FollowSettings, Follower, Passing};
-use dupgate::protocol::codec::FORMAT_VERSION;
+use dupgate::protocol::FORMAT_VERSION;
 use dupgate::protocol::{
     BARRIER, Checkpoint, ExpiryWatermarks, LogIdentity, PerStage, RequestOffset, Rules, RulesNumber, SameId, Stage,
     VerdictBatch, VerdictOffset, VerdictRecord, encode_verdict,

@@ -249,7 +249,7 @@ impl Judge {
 
     fn restored(&mut self, restored: Option<Box<Restored>>) {
         let from = restored.map(|restored| {
-            let at = restored.at();
+            let at = restored.at;
             self.reset(JudgedLog::from(*restored));
             self.snapshots.restored(at);
             at

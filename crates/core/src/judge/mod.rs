@@ -16,6 +16,7 @@ mod machine;
 mod pending;
 mod sequencer;
 mod snapshot;
+mod snapshot_bytes;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ pub use events::{ColdStart, ColdStarts, Effect, Event, Failure, JudgeSettings, O
 pub use log_retention::{InputOffsets, LogRetention, LogSpan};
 pub use machine::{Judge, Role};
 pub use snapshot::{Restored, Restoring, SharedSnapshot, Snapshot};
+pub use snapshot_bytes::{Manifest, decode_originals};
 pub use state::{Counts, Diverged, State, StreamTime};
 pub use verifier::{Asked, Difference, LogVerifier, VerifyCounts};
 

@@ -83,24 +83,12 @@ impl SharedSnapshot {
 /// What is restored from a snapshot.
 #[derive(Debug)]
 pub struct Restored {
-    pub(super) at: VerdictOffset,
-    pub(super) state: State,
+    /// Offset of the next record of the verdict log to follow.
+    pub at: VerdictOffset,
+    /// The state.
+    pub state: State,
     pub(super) retention: LogRetention,
     pub(super) latest_checkpoint: Option<VerdictOffset>,
-}
-
-impl Restored {
-    /// Returns the state.
-    #[must_use]
-    pub const fn state(&self) -> &State {
-        &self.state
-    }
-
-    /// Returns the offset of the next record of the verdict log to follow.
-    #[must_use]
-    pub const fn at(&self) -> VerdictOffset {
-        self.at
-    }
 }
 
 /// A snapshot that is being restored, some originals at a time, so that memory never holds all of them twice.
@@ -123,8 +111,7 @@ impl Restoring {
 
 impl Snapshot {
     /// Begins to restore the state, without the originals at first.
-    #[must_use]
-    pub fn begin(&self) -> Restoring {
+    pub(super) fn begin(&self) -> Restoring {
         Restoring(Restored {
             at: self.at,
             state: State::without_originals(&self.state),

@@ -7,7 +7,7 @@
 //!
 //! The types here are what the logs *mean*; `codec` defines their bytes.
 
-pub mod codec;
+pub(crate) mod codec;
 mod request;
 mod decision;
 mod judged;
@@ -16,8 +16,8 @@ mod rules;
 mod verdict;
 
 pub use codec::{
-    BARRIER, CodecError, DEFAULT_PART_BYTES, VerdictReader, decode_checkpoint, decode_requests, encode_checkpoint,
-    encode_requests, encode_verdict, is_ours, max_verdict_bytes,
+    BARRIER, CodecError, DEFAULT_PART_BYTES, FORMAT_VERSION, VerdictReader, decode_checkpoint, decode_requests,
+    encode_checkpoint, encode_requests, encode_verdict, is_ours, max_verdict_bytes,
 };
 pub use decision::{Decision, Match, MatchedBy, NewOriginal, Placement, VerdictKind};
 pub use judged::{Delivered, Judged};

@@ -12,7 +12,7 @@ use super::CodecError;
 use crate::record::Timestamp;
 
 /// Appends values to a buffer.
-pub trait Write {
+pub(crate) trait Write {
     /// Appends a varint: one byte for every seven bits.
     fn varint(&mut self, value: u64);
     /// Appends a signed number as a varint; those near zero are short.
@@ -74,7 +74,7 @@ impl Write for Vec<u8> {
 
 /// Reads what [`Write`] wrote; every method names what it expects, for the error.
 #[derive(Debug)]
-pub struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     all: &'a [u8],
     rest: &'a [u8],
     /// The latest block that runs were copied with: see [`Reader::shared_run`].
@@ -128,17 +128,17 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads 64 bits.
-    pub fn fixed64(&mut self, what: &'static str) -> Result<u64, CodecError> {
+    pub(crate) fn fixed64(&mut self, what: &'static str) -> Result<u64, CodecError> {
         self.array(what).map(u64::from_le_bytes)
     }
 
     /// Reads 128 bits.
-    pub fn fixed128(&mut self, what: &'static str) -> Result<u128, CodecError> {
+    pub(crate) fn fixed128(&mut self, what: &'static str) -> Result<u128, CodecError> {
         self.array(what).map(u128::from_le_bytes)
     }
 
     /// Reads what [`Write::varint`] wrote.
-    pub fn varint(&mut self, what: &'static str) -> Result<u64, CodecError> {
+    pub(crate) fn varint(&mut self, what: &'static str) -> Result<u64, CodecError> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte(what)?;
@@ -161,13 +161,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads what [`Write::signed`] wrote.
-    pub fn signed(&mut self, what: &'static str) -> Result<i64, CodecError> {
+    pub(crate) fn signed(&mut self, what: &'static str) -> Result<i64, CodecError> {
         let folded = self.varint(what)?;
         Ok((folded >> 1).cast_signed() ^ -((folded & 1).cast_signed()))
     }
 
     /// Reads what [`Write::run`] wrote.
-    pub fn run(&mut self, what: &'static str) -> Result<&'a [u8], CodecError> {
+    pub(crate) fn run(&mut self, what: &'static str) -> Result<&'a [u8], CodecError> {
         let length = self.count(1, what)?;
         self.take(length, what)
     }
@@ -191,7 +191,7 @@ impl<'a> Reader<'a> {
 
     /// Reads how many elements follow, each at least `least` bytes long. Fails if the remaining bytes cannot hold that
     /// many.
-    pub fn count(&mut self, least: usize, what: &'static str) -> Result<usize, CodecError> {
+    pub(crate) fn count(&mut self, least: usize, what: &'static str) -> Result<usize, CodecError> {
         let count = self.varint(what)?;
         let most = self.rest.len() / least.max(1);
         usize::try_from(count).ok().filter(|&count| count <= most).ok_or(CodecError::TooMany { what, count, most })
@@ -208,12 +208,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads what [`Write::time`] wrote.
-    pub fn time(&mut self, what: &'static str) -> Result<Timestamp, CodecError> {
+    pub(crate) fn time(&mut self, what: &'static str) -> Result<Timestamp, CodecError> {
         self.signed(what).map(Timestamp::from_millis)
     }
 
     /// Reads what [`Write::maybe`] wrote.
-    pub fn maybe(&mut self, what: &'static str) -> Result<Option<i64>, CodecError> {
+    pub(crate) fn maybe(&mut self, what: &'static str) -> Result<Option<i64>, CodecError> {
         match self.byte(what)? {
             0 => Ok(None),
             1 => self.signed(what).map(Some),
@@ -228,7 +228,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Checks that nothing is left.
-    pub fn end(self) -> Result<(), CodecError> {
+    pub(crate) fn end(self) -> Result<(), CodecError> {
         if self.rest.is_empty() { Ok(()) } else { Err(CodecError::TrailingBytes { left: self.rest.len() }) }
     }
 }

@@ -25,11 +25,11 @@ const HAS_FAMILY: u8 = 1 << 2;
 const IS_BY_TITLE: u8 = 1 << 3;
 
 /// Fewest bytes that [`write()`] writes: flags, exact hash, number of numbers.
-pub const MIN_BYTES: usize = 18;
+pub(crate) const MIN_BYTES: usize = 18;
 
 /// The hashes of a page besides its fingerprints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PageHashes {
+pub(crate) struct PageHashes {
     /// Hash of its id.
     pub id: Option<IdHash>,
     /// Hash of its scope.
@@ -47,7 +47,7 @@ const fn flag(present: bool, flag: u8) -> u8 {
 }
 
 /// Writes which hashes a page has, and these.
-pub fn write(out: &mut Vec<u8>, fingerprints: &Fingerprints, hashes: PageHashes) {
+pub(crate) fn write(out: &mut Vec<u8>, fingerprints: &Fingerprints, hashes: PageHashes) {
     let Fingerprints { exact, simhash, sketch, numbers } = fingerprints;
     let PageHashes { id, scope, site, address, title } = hashes;
     let length = match simhash {
@@ -83,7 +83,7 @@ pub fn write(out: &mut Vec<u8>, fingerprints: &Fingerprints, hashes: PageHashes)
 }
 
 /// Reads what [`write()`] wrote.
-pub fn read(from: &mut Reader<'_>) -> Result<(Fingerprints, PageHashes), CodecError> {
+pub(crate) fn read(from: &mut Reader<'_>) -> Result<(Fingerprints, PageHashes), CodecError> {
     let flags = from.byte("hashes")?;
     let has = |flag: u8| flags & flag != 0;
     let exact = ExactHash(from.fixed128("exact hash")?);
@@ -117,7 +117,12 @@ fn read_numbers(from: &mut Reader<'_>) -> Result<Numbers, CodecError> {
 }
 
 /// Writes which tables of the index hold an original, and the page that its cluster began with, if that is another one.
-pub fn write_placement(out: &mut Vec<u8>, places: &mut Positions, placement: Placement, cluster: Option<&Source>) {
+pub(crate) fn write_placement(
+    out: &mut Vec<u8>,
+    places: &mut Positions,
+    placement: Placement,
+    cluster: Option<&Source>,
+) {
     let Placement { skipped, family, by_title } = placement;
     out.push(
         flag(cluster.is_some(), HAS_CLUSTER)
@@ -135,7 +140,10 @@ pub fn write_placement(out: &mut Vec<u8>, places: &mut Positions, placement: Pla
 }
 
 /// Reads what [`write_placement`] wrote.
-pub fn read_placement(from: &mut Reader<'_>, places: &Positions) -> Result<(Placement, Option<Source>), CodecError> {
+pub(crate) fn read_placement(
+    from: &mut Reader<'_>,
+    places: &Positions,
+) -> Result<(Placement, Option<Source>), CodecError> {
     let flags = from.byte("placement")?;
     let has = |flag: u8| flags & flag != 0;
     if flags > HAS_CLUSTER | HAS_SKIPPED | HAS_FAMILY | IS_BY_TITLE {

@@ -16,7 +16,7 @@ pub(crate) const FRAME_BYTES: usize = 8;
 /// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Requests of the fingerprint log.
     Requests = 1,
     /// Verdicts of the verdict log.
@@ -49,7 +49,7 @@ impl Kind {
 }
 
 /// Appends the head of a frame to `out`, and returns what [`close`] needs to end the frame.
-pub fn open(out: &mut Vec<u8>, kind: Kind) -> usize {
+pub(crate) fn open(out: &mut Vec<u8>, kind: Kind) -> usize {
     let start = out.len();
     out.extend(MAGIC);
     out.extend([FORMAT_VERSION, kind as u8]);
@@ -57,7 +57,7 @@ pub fn open(out: &mut Vec<u8>, kind: Kind) -> usize {
 }
 
 /// Ends the frame that began at `start` with the checksum over all of it.
-pub fn close(out: &mut Vec<u8>, start: usize) {
+pub(crate) fn close(out: &mut Vec<u8>, start: usize) {
     let checksum = crc32fast::hash(out.get(start..).unwrap_or_default());
     out.extend(checksum.to_le_bytes());
 }
@@ -82,7 +82,7 @@ pub(crate) fn unwrap(bytes: &[u8]) -> Result<(Kind, Reader<'_>), CodecError> {
 }
 
 /// Opens a record that must be of this kind.
-pub fn unwrap_kind(bytes: &[u8], kind: Kind) -> Result<Reader<'_>, CodecError> {
+pub(crate) fn unwrap_kind(bytes: &[u8], kind: Kind) -> Result<Reader<'_>, CodecError> {
     match unwrap(bytes)? {
         (found, body) if found == kind => Ok(body),
         (found, _) => Err(CodecError::WrongKind { expected: kind as u8, found: found as u8 }),

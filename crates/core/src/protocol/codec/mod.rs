@@ -67,14 +67,10 @@
 //! fill. A change of the layout needs a new [`FORMAT_VERSION`] and new golden files (`tests/golden`).
 
 // Snapshots are written with these, too. Every reader fails as `CodecError` describes.
-#[expect(clippy::missing_errors_doc, reason = "said above for all of them")]
-pub mod bytes;
-#[expect(clippy::missing_errors_doc, reason = "said above for all of them")]
-pub mod fingerprints;
-#[expect(clippy::missing_errors_doc, reason = "said above for all of them")]
-pub mod frame;
-#[expect(clippy::missing_errors_doc, reason = "said above for all of them")]
-pub mod positions;
+pub(crate) mod bytes;
+pub(crate) mod fingerprints;
+pub(crate) mod frame;
+pub(crate) mod positions;
 
 mod checkpoints;
 mod requests;

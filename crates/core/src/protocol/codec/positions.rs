@@ -10,7 +10,7 @@ use crate::record::{PartitionId, Source, Timestamp};
 /// The partitions that a record names. The table is collected while the body is written, and precedes it. Also
 /// remembers what writer and reader need to encode offsets and times as steps.
 #[derive(Debug, Default)]
-pub struct Positions {
+pub(crate) struct Positions {
     partitions: Vec<Position>,
     numbers: BTreeMap<PartitionId, usize>,
     first_time: Option<i64>,
@@ -25,7 +25,7 @@ struct Position {
 
 impl Positions {
     /// Writes the table of topics and partitions.
-    pub fn write_table(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write_table(&self, out: &mut Vec<u8>) {
         let mut topics: Vec<&Arc<str>> = Vec::new();
         let mut rows = Vec::new();
         for Position { partition, .. } in &self.partitions {
@@ -45,7 +45,7 @@ impl Positions {
     }
 
     /// Reads the table.
-    pub fn read_table(from: &mut Reader<'_>) -> Result<Self, CodecError> {
+    pub(crate) fn read_table(from: &mut Reader<'_>) -> Result<Self, CodecError> {
         let mut topics: Vec<Arc<str>> = Vec::new();
         for _ in 0..from.count(1, "topics")? {
             let name = std::str::from_utf8(from.run("topic")?).map_err(|_| CodecError::NotText { what: "topic" })?;
@@ -66,18 +66,18 @@ impl Positions {
     }
 
     /// Writes a partition.
-    pub fn write_partition(&mut self, out: &mut Vec<u8>, partition: &PartitionId) {
+    pub(crate) fn write_partition(&mut self, out: &mut Vec<u8>, partition: &PartitionId) {
         self.number(out, partition);
     }
 
     /// Reads a partition.
-    pub fn read_partition(&self, from: &mut Reader<'_>) -> Result<PartitionId, CodecError> {
+    pub(crate) fn read_partition(&self, from: &mut Reader<'_>) -> Result<PartitionId, CodecError> {
         let number = from.varint("partition number")?;
         Ok(self.place(number)?.partition.clone())
     }
 
     /// Writes the position of a page; the next position of this partition is written as the step from it.
-    pub fn write_page(&mut self, out: &mut Vec<u8>, source: &Source) {
+    pub(crate) fn write_page(&mut self, out: &mut Vec<u8>, source: &Source) {
         let number = self.number(out, &source.partition);
         if let Some(place) = self.partitions.get_mut(number) {
             out.signed(source.offset.wrapping_sub(place.latest));
@@ -86,7 +86,7 @@ impl Positions {
     }
 
     /// Reads the position of a page.
-    pub fn read_page(&mut self, from: &mut Reader<'_>) -> Result<Source, CodecError> {
+    pub(crate) fn read_page(&mut self, from: &mut Reader<'_>) -> Result<Source, CodecError> {
         let number = from.varint("partition number")?;
         let step = from.signed("offset")?;
         let at = usize::try_from(number).ok().and_then(|number| self.partitions.get_mut(number));
@@ -112,13 +112,13 @@ impl Positions {
     }
 
     /// Writes a page's event time: the first as it is, later ones as the distance from the first.
-    pub fn write_time(&mut self, out: &mut Vec<u8>, time: Timestamp) {
+    pub(crate) fn write_time(&mut self, out: &mut Vec<u8>, time: Timestamp) {
         out.signed(time.millis().wrapping_sub(self.first_time.unwrap_or(0)));
         self.first_time.get_or_insert(time.millis());
     }
 
     /// Reads a page's event time.
-    pub fn read_time(&mut self, from: &mut Reader<'_>) -> Result<Timestamp, CodecError> {
+    pub(crate) fn read_time(&mut self, from: &mut Reader<'_>) -> Result<Timestamp, CodecError> {
         let millis = self.first_time.unwrap_or(0).wrapping_add(from.signed("event time")?);
         self.first_time.get_or_insert(millis);
         Ok(Timestamp::from_millis(millis))

@@ -1,23 +1,23 @@
-//! Encodes a snapshot as chunks of bytes: its offset in the verdict log, its checkpoint, and its originals.
+//! The bytes of a snapshot: its offset in the verdict log, its checkpoint, and its originals, in chunks; and the manifest
+//! that names them.
+//!
+//! Originals are cut into chunks by their sequence number, so that most chunks of the next snapshot are equal to those of
+//! the last one.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
-use crossbeam_channel::bounded;
-use dupgate_core::judge::{LogSpan, Restored, SharedSnapshot, Snapshot};
-
-use crate::index::{Original, Task};
+use super::{LogSpan, Restoring, SharedSnapshot, Snapshot};
+use crate::fingerprint::SchemeId;
+use crate::index::Original;
 use crate::protocol::codec::bytes::Write;
 use crate::protocol::codec::fingerprints::{self, PageHashes};
 use crate::protocol::codec::frame::{self, Kind};
 use crate::protocol::codec::positions::Positions;
-use crate::protocol::{CodecError, VerdictOffset, decode_checkpoint, encode_checkpoint};
+use crate::protocol::{CodecError, LogIdentity, VerdictOffset, decode_checkpoint, encode_checkpoint};
 
 /// Number of sequence numbers in one chunk, a power of two: about 4 MB of originals without sketches, 13 MB with them.
 const SEQUENCES_A_CHUNK: u64 = 65_536;
-
-/// Maximum number of chunks that are decoded ahead.
-const CHUNKS_AHEAD: usize = 2;
 
 /// Bytes expected for an original without its sketch.
 const BYTES_EXPECTED: usize = 64;
@@ -28,74 +28,55 @@ const ROOM_FOR_HEAD: usize = 4096;
 /// Minimum size of an original: sequence, page, time, hashes, placement.
 const MIN_BYTES: usize = 5 + fingerprints::MIN_BYTES;
 
-/// Creates the chunks one after another.
-pub(super) fn encode(snapshot: &Snapshot) -> impl Iterator<Item = Vec<u8>> {
-    let Snapshot { at, state, originals, latest_checkpoint, spans } = snapshot;
-    let originals = originals
-        .chunk_by(|one, next| one.sequence / SEQUENCES_A_CHUNK == next.sequence / SEQUENCES_A_CHUNK)
-        .map(|originals| encode_originals(|| originals.iter()));
-    [encode_place(*at, *latest_checkpoint, spans), encode_checkpoint(state)].into_iter().chain(originals)
-}
-
-/// Creates the same chunks of a shared snapshot. The originals of a chunk are released once it is encoded.
-pub(super) fn encode_shared(snapshot: SharedSnapshot) -> impl Iterator<Item = Vec<u8>> {
-    let SharedSnapshot { at, state, mut originals, latest_checkpoint, spans } = snapshot;
-    let head = [encode_place(at, latest_checkpoint, &spans), encode_checkpoint(&state)];
-    let chunks = std::iter::from_fn(move || {
-        let last = originals.first_sequence()? | (SEQUENCES_A_CHUNK - 1);
-        let chunk = encode_originals(|| originals.through(last));
-        originals.drop_through(last);
-        Some(chunk)
-    });
-    head.into_iter().chain(chunks)
-}
-
-/// Decodes a snapshot from its chunks.
-///
-/// # Errors
-///
-/// The errors of the chunks, and a [`CodecError`] for invalid bytes.
-pub(super) fn decode<E: From<CodecError>>(
-    chunks: &mut impl Iterator<Item = Result<Vec<u8>, E>>,
-) -> Result<Snapshot, E> {
-    let mut snapshot = decode_head(chunks)?;
-    for chunk in chunks {
-        decode_originals(&chunk?, &mut snapshot.originals)?;
+impl Snapshot {
+    /// Creates its chunks one after another.
+    pub fn encode(&self) -> impl Iterator<Item = Vec<u8>> {
+        let Self { at, state, originals, latest_checkpoint, spans } = self;
+        let originals = originals
+            .chunk_by(|one, next| one.sequence / SEQUENCES_A_CHUNK == next.sequence / SEQUENCES_A_CHUNK)
+            .map(|originals| encode_originals(|| originals.iter()));
+        [encode_place(*at, *latest_checkpoint, spans), encode_checkpoint(state)].into_iter().chain(originals)
     }
-    Ok(snapshot)
+
+    /// Decodes a snapshot from its chunks.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the chunks, and a [`CodecError`] for invalid bytes.
+    pub fn decode<E: From<CodecError>>(chunks: &mut impl Iterator<Item = Result<Vec<u8>, E>>) -> Result<Self, E> {
+        let mut snapshot = decode_head(chunks)?;
+        for chunk in chunks {
+            decode_originals(&chunk?, &mut snapshot.originals)?;
+        }
+        Ok(snapshot)
+    }
 }
 
-/// Restores a state from the chunks of a snapshot. While the originals of one chunk are inserted, the next chunks are
-/// decoded.
-///
-/// # Errors
-///
-/// As [`decode`].
-pub(super) fn restore<E: From<CodecError> + Send>(
-    chunks: &mut (impl Iterator<Item = Result<Vec<u8>, E>> + Send),
-    run: &mut impl FnMut(Vec<Task<'_>>),
-) -> Result<Restored, E> {
-    let mut restoring = decode_head(chunks)?.begin();
-    let (decoded, all) = bounded(CHUNKS_AHEAD);
-    let (used, again) = bounded(CHUNKS_AHEAD);
-    std::thread::scope(|scope| {
-        // Ends after the last chunk, or when the receiver is dropped.
-        scope.spawn(move || {
-            chunks.try_for_each(|chunk| {
-                let mut originals: Vec<Original> = again.try_recv().unwrap_or_default();
-                originals.clear();
-                let done = chunk.and_then(|chunk| Ok(decode_originals(&chunk, &mut originals)?));
-                decoded.send(done.map(|()| originals))
-            })
+impl SharedSnapshot {
+    /// Creates the same chunks. The originals of a chunk are released once it is encoded.
+    pub fn encode(self) -> impl Iterator<Item = Vec<u8>> {
+        let Self { at, state, mut originals, latest_checkpoint, spans } = self;
+        let head = [encode_place(at, latest_checkpoint, &spans), encode_checkpoint(&state)];
+        let chunks = std::iter::from_fn(move || {
+            let last = originals.first_sequence()? | (SEQUENCES_A_CHUNK - 1);
+            let chunk = encode_originals(|| originals.through(last));
+            originals.drop_through(last);
+            Some(chunk)
         });
-        for originals in all {
-            let originals = originals?;
-            restoring.add(&originals, &mut *run);
-            // Return the list for reuse. This fails for the last lists, when the decoder has ended.
-            let _ = used.try_send(originals);
-        }
-        Ok(restoring.finish(run))
-    })
+        head.into_iter().chain(chunks)
+    }
+}
+
+impl Restoring {
+    /// Begins with what comes before the originals. Then `chunks` gives the chunks of the originals, which
+    /// [`decode_originals`] decodes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Snapshot::decode`].
+    pub fn begin<E: From<CodecError>>(chunks: &mut impl Iterator<Item = Result<Vec<u8>, E>>) -> Result<Self, E> {
+        Ok(decode_head(chunks)?.begin())
+    }
 }
 
 /// Decodes the part before the originals.
@@ -185,7 +166,12 @@ fn encode_originals<O: Borrow<Original>, I: Iterator<Item = O>>(list: impl Fn() 
     body
 }
 
-fn decode_originals(chunk: &[u8], into: &mut Vec<Original>) -> Result<(), CodecError> {
+/// Decodes a chunk of originals, after those in `into`.
+///
+/// # Errors
+///
+/// A [`CodecError`] for invalid bytes.
+pub fn decode_originals(chunk: &[u8], into: &mut Vec<Original>) -> Result<(), CodecError> {
     let mut from = frame::unwrap_kind(chunk, Kind::Originals)?;
     let mut places = Positions::read_table(&mut from)?;
     let count = from.count(MIN_BYTES, "originals")?;
@@ -213,4 +199,50 @@ fn decode_originals(chunk: &[u8], into: &mut Vec<Original>) -> Result<(), CodecE
         });
     }
     from.end()
+}
+
+/// The origin of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    /// The verdict log that was followed.
+    pub log: LogIdentity,
+    /// Offset of the next record of the verdict log to follow.
+    pub at: VerdictOffset,
+    /// The scheme of all fingerprints.
+    pub scheme: SchemeId,
+}
+
+impl Manifest {
+    /// Encodes it with the hashes of the chunks, in order.
+    #[must_use]
+    pub fn encode(&self, chunks: &[u128]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let start = frame::open(&mut out, Kind::Manifest);
+        out.fixed64(self.log.0);
+        out.signed(self.at.0);
+        out.run(self.scheme.0.as_bytes());
+        out.varint(chunks.len() as u64);
+        for chunk in chunks {
+            out.extend(chunk.to_le_bytes());
+        }
+        frame::close(&mut out, start);
+        out
+    }
+
+    /// Decodes the output of [`Manifest::encode`].
+    ///
+    /// # Errors
+    ///
+    /// A [`CodecError`] for invalid bytes.
+    pub fn decode(bytes: &[u8]) -> Result<(Self, Vec<u128>), CodecError> {
+        let mut from = frame::unwrap_kind(bytes, Kind::Manifest)?;
+        let log = LogIdentity(from.fixed64("log identity")?);
+        let at = VerdictOffset(from.signed("offset")?);
+        let scheme =
+            String::from_utf8(from.run("scheme")?.to_vec()).map_err(|_| CodecError::NotText { what: "scheme" })?;
+        let count = from.count(16, "chunks")?;
+        let chunks = (0..count).map(|_| from.fixed128("chunk")).collect::<Result<_, _>>()?;
+        from.end()?;
+        Ok((Self { log, at, scheme: SchemeId(scheme) }, chunks))
+    }
 }
