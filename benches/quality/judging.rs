@@ -123,7 +123,7 @@ pub(crate) fn run(pages: &[Page], minhash: MinHashRules, settings: &Settings) ->
         ns: spent / (pages.len() - measured.next_multiple_of(1000)) as f64,
         compared: compared as f64 / asked as f64,
         sketch_bytes: held.sketch_bytes as f64 / originals,
-        index_bytes: held.memory_bytes() as f64 / originals,
+        index_bytes: held.memory_bytes as f64 / originals,
         removed: report.removed.share(),
         wrong_per_million: wrong.len() as f64 / pages.len() as f64 * 1e6,
         unlike_per_million: [0.0; 2],

@@ -109,7 +109,7 @@ fn run(entries: usize) -> Value {
     let bytes = (resident() - before) / entries as f64;
     let state = &restored.state;
     assert_eq!(state.index().originals(), entries);
-    let held = state.index().memory_bytes() as f64 / entries as f64;
+    let held = state.index().stats().memory_bytes as f64 / entries as f64;
     println!(
         "{entries} originals from a snapshot: {all:.2} s ({built:.2} s of it building the tables), written in {store:.2} s; {held:.0} bytes an original in the index, {bytes:.0} resident\n"
     );

@@ -1,7 +1,7 @@
 //! `compare`: shows the distances of two pages, the judge's verdict on them, and what differs.
 
 use clap::Args;
-use dupgate_core::judge::Refusal;
+use dupgate_core::index::Refusal;
 use serde_json::{Value, json};
 
 use super::Global;

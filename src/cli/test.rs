@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
-use dupgate_core::judge::Refusal;
+use dupgate_core::index::Refusal;
 use dupgate_core::worker::OutputKind;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

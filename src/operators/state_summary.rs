@@ -59,7 +59,7 @@ impl StateSummary {
             oldest: state.index().live(&state.watermarks()).next().map(|original| original.event_time),
             next_request: state.next_request(),
             input_partitions: None,
-            memory_bytes: Some(state.index().memory_bytes()),
+            memory_bytes: Some(state.index().stats().memory_bytes),
             role: Some(format!("{:?}", judge.role()).to_lowercase()),
         }
     }

@@ -169,7 +169,7 @@ fn measure(case: Case) {
     let written = writer.join().unwrap();
     let peak = memory("VmHWM:");
 
-    let limit = index.memory_bytes() as u64;
+    let limit = index.stats().memory_bytes as u64;
     let above = peak.saturating_sub(held);
     println!(
         "{} originals{}: {limit} bytes held, {above} more while {written} were written; shared in {shared_in:?}, \
@@ -241,7 +241,7 @@ fn fill(stages: &str) {
         "{stages}: {peak} bytes at the peak, {} per mille of {MAX_MEMORY}; {} originals, {} bytes by the index itself",
         peak * 1000 / MAX_MEMORY,
         index.originals(),
-        index.memory_bytes()
+        index.stats().memory_bytes
     );
     assert!(index.originals() as u64 >= rules.max_entries, "{} of {} originals", index.originals(), rules.max_entries);
     assert!(peak * 20 <= MAX_MEMORY * 21, "{peak} bytes are more than 5 % above {MAX_MEMORY}");

@@ -3,8 +3,6 @@
 
 use std::ops::Range;
 
-use dupgate_index::{HammingStats, TableStats};
-
 use super::Index;
 use super::original::Original;
 use super::ring::{Ring, masked};
@@ -104,17 +102,17 @@ impl SharedOriginals {
     }
 
     /// Returns all of them, in sequence order.
-    pub fn iter(&self) -> impl Iterator<Item = Original> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Original> {
         self.at(self.positions())
     }
 
     /// Returns the originals up to a sequence number, inclusive.
-    pub fn through(&self, last: u64) -> impl Iterator<Item = Original> {
+    pub(crate) fn through(&self, last: u64) -> impl Iterator<Item = Original> {
         self.at(self.positions().start..self.end_of(last))
     }
 
     /// Drops the originals up to a sequence number, inclusive, and frees their memory.
-    pub fn drop_through(&mut self, last: u64) {
+    pub(crate) fn drop_through(&mut self, last: u64) {
         let end = self.end_of(last);
         self.ring.drop_before(end);
         self.codes.drop_before(end);
@@ -123,7 +121,7 @@ impl SharedOriginals {
 
     /// Returns the sequence number of the first, if there is one.
     #[must_use]
-    pub fn first_sequence(&self) -> Option<u64> {
+    pub(crate) fn first_sequence(&self) -> Option<u64> {
         self.live(self.positions()).next().and_then(|position| self.ring.sequence(position))
     }
 
@@ -152,56 +150,18 @@ impl SharedOriginals {
 pub struct IndexStats {
     /// Originals in memory.
     pub originals: u64,
-    /// The `SimHash` codes and their tables.
-    pub near: HammingStats,
-    /// The table of exact hashes.
-    pub exact: TableStats,
-    /// Memory of the columns without the codes, in bytes.
-    pub ring_bytes: usize,
-    /// Memory of the table of exact hashes, in bytes.
-    pub exact_bytes: usize,
-    /// Memory of the tables of ids and addresses, in bytes.
-    pub id_bytes: usize,
-    /// Memory of the table of sources, in bytes.
-    pub source_bytes: usize,
-    /// The tables of the bands of sketches.
-    pub bands: Vec<TableStats>,
+    /// Memory of the columns and sketches, in bytes: the originals themselves, without tables.
+    pub fingerprint_bytes: usize,
     /// Memory of the sketches, their tables and the families, in bytes.
     pub sketch_bytes: usize,
-}
-
-impl IndexStats {
-    /// Returns the memory of the columns and sketches, in bytes: the originals themselves, without tables.
-    #[must_use]
-    pub fn fingerprint_bytes(&self) -> usize {
-        self.ring_bytes + self.near.log_bytes + self.sketch_bytes.saturating_sub(self.band_bytes())
-    }
-
-    /// Returns the memory of the tables of codes and bands, in bytes.
-    #[must_use]
-    pub fn bucket_bytes(&self) -> usize {
-        self.near.table_bytes + self.band_bytes()
-    }
-
-    fn band_bytes(&self) -> usize {
-        self.bands.iter().map(|table| table.memory_bytes).sum()
-    }
-
-    /// Returns the size of the largest bucket seen recently in any table, in entries.
-    #[must_use]
-    pub fn largest_bucket(&self) -> u32 {
-        let bands = self.bands.iter().chain([&self.exact]).map(|table| table.largest);
-        bands.chain([self.near.largest_bucket()]).max().unwrap_or(0)
-    }
-
-    /// Returns all memory, in bytes.
-    #[must_use]
-    pub fn memory_bytes(&self) -> usize {
-        self.ring_bytes
-            + self.near.memory_bytes()
-            + self.exact_bytes
-            + self.id_bytes
-            + self.source_bytes
-            + self.sketch_bytes
-    }
+    /// Memory of the tables of codes and bands, in bytes.
+    pub bucket_bytes: usize,
+    /// Memory of the table of exact hashes, in bytes.
+    pub exact_bytes: usize,
+    /// Memory of the tables of ids, addresses and sources, in bytes.
+    pub ref_bytes: usize,
+    /// All memory, in bytes, without topic names, which are shared.
+    pub memory_bytes: usize,
+    /// The size of the largest bucket seen recently in any table, in entries.
+    pub largest_bucket: u32,
 }

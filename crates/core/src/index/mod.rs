@@ -419,25 +419,27 @@ impl Index {
         usize::try_from(positions.end - positions.start).unwrap_or(usize::MAX)
     }
 
-    /// Returns the memory reserved for originals and tables, in bytes, without topic names, which are shared.
-    #[must_use]
-    pub fn memory_bytes(&self) -> usize {
-        self.stats().memory_bytes()
-    }
-
     /// Returns statistics for monitoring. Costs a few hundred nanoseconds.
     #[must_use]
     pub fn stats(&self) -> IndexStats {
+        let near = self.codes.stats();
+        let exact = self.by_exact.stats().first().copied().unwrap_or_default();
+        let bands = self.sketches.stats();
+        let band_bytes: usize = bands.iter().map(|table| table.memory_bytes).sum();
+        let ring_bytes = self.ring.memory_bytes();
+        let sketch_bytes = self.sketches.memory_bytes() + self.families.memory_bytes();
+        let exact_bytes = self.by_exact.memory_bytes();
+        let ref_bytes = self.by_id.memory_bytes() + self.by_address.memory_bytes() + self.by_source.memory_bytes();
+        let largest = bands.iter().chain([&exact]).map(|table| table.largest).chain([near.largest_bucket()]).max();
         IndexStats {
             originals: self.originals() as u64,
-            near: self.codes.stats(),
-            exact: self.by_exact.stats().first().copied().unwrap_or_default(),
-            ring_bytes: self.ring.memory_bytes(),
-            exact_bytes: self.by_exact.memory_bytes(),
-            id_bytes: self.by_id.memory_bytes() + self.by_address.memory_bytes(),
-            source_bytes: self.by_source.memory_bytes(),
-            bands: self.sketches.stats(),
-            sketch_bytes: self.sketches.memory_bytes() + self.families.memory_bytes(),
+            fingerprint_bytes: ring_bytes + near.log_bytes + sketch_bytes.saturating_sub(band_bytes),
+            sketch_bytes,
+            bucket_bytes: near.table_bytes + band_bytes,
+            exact_bytes,
+            ref_bytes,
+            memory_bytes: ring_bytes + near.memory_bytes() + exact_bytes + ref_bytes + sketch_bytes,
+            largest_bucket: largest.unwrap_or(0),
         }
     }
 }

@@ -573,7 +573,7 @@ fn memory_after_one_and_after_five_turnovers_is_the_same() {
                 ..ExpiryWatermarks::START
             });
         }
-        (index.originals(), index.memory_bytes())
+        (index.originals(), index.stats().memory_bytes)
     };
     turnover(&mut index, 0);
     let (length, bytes) = turnover(&mut index, 1);
@@ -590,9 +590,9 @@ fn memory_is_given_back_when_the_window_empties() {
         let code = spread(sequence);
         index.insert(&original(sequence, u128::from(code), Some(code), 0));
     }
-    let full = index.memory_bytes();
+    let full = index.stats().memory_bytes;
     index.advance(&ExpiryWatermarks { first_sequence: 199_990, ..ExpiryWatermarks::START });
-    assert!(index.memory_bytes() < full / 40, "{} of {full} bytes", index.memory_bytes());
+    assert!(index.stats().memory_bytes < full / 40, "{} of {full} bytes", index.stats().memory_bytes);
     assert_eq!(near(&index, spread(199_995), 0), [199_995]);
 }
 
