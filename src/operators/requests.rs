@@ -675,7 +675,11 @@ mod tests {
         let mut judged = Judged::default();
         judged.raise_low_watermark(1_000_000_000);
         judged.insert(1_000_000_007);
-        let output = PartitionCheckpoint { judged, low_watermark: 0, delivered: Delivered::up_to(i64::MAX) };
+        let output = PartitionCheckpoint {
+            judged,
+            low_watermark: 0,
+            delivered: Delivered { end: i64::MAX, ..Delivered::default() },
+        };
         let Some(checkpoint) = State::begin(LogIdentity(1), rules(), RequestOffset(0)).checkpoint(None, |_| 0) else {
             panic!("rules are in force")
         };

@@ -146,12 +146,12 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         let from = self.place.unwrap_or_default();
         let source = self.settings.first().map_or(EventTime::Record, |settings| settings.record.event_time);
         let before = self.counts.first().map_or(0, |counts| counts.pages);
-        let mut times = LineTimes::new(source, before, Timestamp::from_millis(from.latest_ms));
+        let mut times = LineTimes { source, pages: before, latest: Timestamp::from_millis(from.latest_ms) };
         let (committed_at, files) = (self.plan.total_at(), self.plan.files.clone());
         for (number, file) in files.iter().enumerate().skip(from.file) {
             let partition = file.partition(number);
             while let Some(mut page) = self.next_page(&partition)? {
-                times.page();
+                times.pages += 1;
                 if let PageAction::Ask(_, request) = &mut page.action {
                     let own = Some(request.event_time).filter(|time| *time != UNTIMED);
                     request.event_time = times.of(own);
@@ -163,8 +163,8 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 }
                 self.hold(page.payload.record.bytes())?;
                 self.judge_page(&mut judges, page, bound)?;
-                self.place = Some(FilePlace { latest_ms: times.latest().millis(), ..self.feed()?.place(&partition) });
-                let pages = i64::try_from(times.pages()).unwrap_or(i64::MAX);
+                self.place = Some(FilePlace { latest_ms: times.latest.millis(), ..self.feed()?.place(&partition) });
+                let pages = i64::try_from(times.pages).unwrap_or(i64::MAX);
                 self.mark(&committed_at, pages);
                 if self.is_full() {
                     self.flush_judges(&mut judges)?;

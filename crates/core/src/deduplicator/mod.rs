@@ -180,7 +180,7 @@ impl Deduplicator {
             order: VecDeque::new(),
         };
         let judges = (0..settings.partitions.get()).map(|_| judge()).collect();
-        let times = LineTimes::new(settings.event_time, 0, Timestamp::from_millis(0));
+        let times = LineTimes { source: settings.event_time, pages: 0, latest: Timestamp::from_millis(0) };
         Self { settings, judges, times }
     }
 
@@ -194,7 +194,7 @@ impl Deduplicator {
         source: Source,
         reading: Result<FingerprintedPage, Rejection>,
     ) -> Result<PageResult, DeduplicatorError> {
-        self.times.page();
+        self.times.pages += 1;
         let reading = match reading {
             Ok(reading) => reading,
             Err(rejection) => return Ok(PageResult { source, id: None, verdict: LineVerdict::Dead(rejection) }),
@@ -204,7 +204,7 @@ impl Deduplicator {
         let judge = self.judges.get_mut(partition).ok_or(DeduplicatorError::NoJudge { partition, judges })?;
         let id = reading.id_text.clone();
         let page = PageRequest::of(reading, source.clone(), event_time);
-        let request = Request { id: RequestId(self.times.pages()), body: RequestBody::Page(page) };
+        let request = Request { id: RequestId(self.times.pages), body: RequestBody::Page(page) };
         let verdict = judge.judge(&request, self.settings.clock, id.as_deref())?;
         let Some(verdict) = verdict else { return Err(DeduplicatorError::Repeated(source)) };
         Ok(PageResult { source, id, verdict })
@@ -333,31 +333,22 @@ impl PageResult {
 /// ```
 /// # use dupgate_core::record::{EventTime, Timestamp};
 /// # use dupgate_core::deduplicator::LineTimes;
-/// let mut times = LineTimes::new(EventTime::Field, 0, Timestamp::from_millis(0));
-/// times.page();
+/// let mut times = LineTimes { source: EventTime::Field, pages: 1, latest: Timestamp::from_millis(0) };
 /// assert_eq!(times.of(Some(Timestamp::from_millis(7))), Timestamp::from_millis(7));
-/// times.page();
+/// times.pages += 1;
 /// assert_eq!(times.of(None), Timestamp::from_millis(7));
 /// ```
 #[derive(Clone, Debug)]
 pub struct LineTimes {
-    source: EventTime,
-    pages: u64,
-    latest: Timestamp,
+    /// Where times come from.
+    pub source: EventTime,
+    /// Number of pages up to the current one.
+    pub pages: u64,
+    /// Event time of the last page that could be judged.
+    pub latest: Timestamp,
 }
 
 impl LineTimes {
-    /// Begins after `pages` pages, the last of which had the time `latest`.
-    #[must_use]
-    pub const fn new(source: EventTime, pages: u64, latest: Timestamp) -> Self {
-        Self { source, pages, latest }
-    }
-
-    /// Continues to the next page.
-    pub const fn page(&mut self) {
-        self.pages += 1;
-    }
-
     /// Returns the event time of this page, which names the time `own`, if any. Call it only for a page that can be
     /// judged.
     pub fn of(&mut self, own: Option<Timestamp>) -> Timestamp {
@@ -365,18 +356,6 @@ impl LineTimes {
             EventTime::Record => Timestamp::from_millis(i64::try_from(self.pages).unwrap_or(i64::MAX)),
             EventTime::Field => own.unwrap_or(self.latest),
         };
-        self.latest
-    }
-
-    /// Returns the number of pages up to this one.
-    #[must_use]
-    pub const fn pages(&self) -> u64 {
-        self.pages
-    }
-
-    /// Returns the event time of the last page that could be judged.
-    #[must_use]
-    pub const fn latest(&self) -> Timestamp {
         self.latest
     }
 }

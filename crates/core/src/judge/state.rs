@@ -423,7 +423,7 @@ impl State {
     /// all of the partition was last reopened.
     #[must_use]
     pub(crate) fn delivered(&self, partition: &PartitionId) -> i64 {
-        self.partitions.get(partition).map_or(0, |seen| seen.delivered.end())
+        self.partitions.get(partition).map_or(0, |seen| seen.delivered.end)
     }
 
     /// Returns the end of the range from `from`, up to `to` at most, that may be reopened (law L8): everything judged
@@ -538,9 +538,9 @@ impl State {
         ));
         write(&format!("{:?}", self.applied.order));
         for (partition, seen) in &self.partitions {
-            if seen.delivered.end() > 0 {
-                let pending: Vec<u64> = seen.delivered.pending().iter().collect();
-                write(&format!("{partition} delivered {} {pending:?}", seen.delivered.end()));
+            if seen.delivered.end > 0 {
+                let pending: Vec<u64> = seen.delivered.pending.iter().collect();
+                write(&format!("{partition} delivered {} {pending:?}", seen.delivered.end));
             }
             if !seen.judged.is_empty() {
                 let above: Vec<u64> = seen.judged.above().iter().collect();

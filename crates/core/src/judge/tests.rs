@@ -548,7 +548,8 @@ fn only_what_was_delivered_is_reopened() {
 /// Lets a checkpoint say that the input group has committed so far.
 pub(super) fn deliver(state: &mut State, partition: &PartitionId, position: i64) {
     let mut checkpoint = state.checkpoint(None, |_| 0).unwrap();
-    checkpoint.partitions.entry(partition.clone()).or_default().delivered = Delivered::up_to(position);
+    checkpoint.partitions.entry(partition.clone()).or_default().delivered =
+        Delivered { end: position, ..Delivered::default() };
     state.raise_low_watermarks(&checkpoint);
 }
 

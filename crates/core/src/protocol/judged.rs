@@ -134,36 +134,14 @@ impl Eq for Judged {}
 /// L8).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Delivered {
-    end: i64,
-    /// Positions below the end that were judged later and not seen to be committed since.
-    pending: RoaringTreemap,
+    /// The highest position that the input group was seen to have committed.
+    pub end: i64,
+    /// Positions below the end that were judged later and not seen to be committed since: their latest verdicts are not
+    /// delivered.
+    pub pending: RoaringTreemap,
 }
 
 impl Delivered {
-    /// Everything that is judged below a position is delivered.
-    #[must_use]
-    pub fn up_to(end: i64) -> Self {
-        Self::from_parts(end, RoaringTreemap::new())
-    }
-
-    /// Rebuilds it from its end and the positions below it that are not delivered.
-    #[must_use]
-    pub(crate) const fn from_parts(end: i64, pending: RoaringTreemap) -> Self {
-        Self { end, pending }
-    }
-
-    /// Returns the highest position that the input group was seen to have committed.
-    #[must_use]
-    pub const fn end(&self) -> i64 {
-        self.end
-    }
-
-    /// Returns the positions below the end whose latest verdicts are not delivered.
-    #[must_use]
-    pub const fn pending(&self) -> &RoaringTreemap {
-        &self.pending
-    }
-
     /// Notes that a position is judged. An earlier commit did not deliver this verdict.
     pub(crate) fn judge(&mut self, offset: i64) {
         if offset < self.end
@@ -400,11 +378,11 @@ mod tests {
                         naive.judged.retain(|(offset, _)| !(a..to).contains(offset));
                     }
                 }
-                proptest::prop_assert_eq!(delivered.end(), naive.end());
+                proptest::prop_assert_eq!(delivered.end, naive.end());
                 for from in 0..20 {
                     proptest::prop_assert_eq!(delivered.cut(from, 25), naive.cut(from, 25), "from {}", from);
                 }
-                delivered = Delivered::from_parts(delivered.end(), delivered.pending().clone());
+                delivered = Delivered { end: delivered.end, pending: delivered.pending.clone() };
             }
         }
     }
@@ -421,7 +399,7 @@ mod tests {
         delivered.commit(20, RoaringTreemap::from_iter([4, 12, 30]));
         assert_eq!((delivered.cut(0, 9), delivered.cut(5, i64::MAX)), (4, 12));
         delivered.commit(13, RoaringTreemap::new());
-        assert_eq!((delivered.cut(-5, i64::MAX), delivered.pending().len()), (20, 0));
+        assert_eq!((delivered.cut(-5, i64::MAX), delivered.pending.len()), (20, 0));
         // The log may hold a reopening of what is not delivered.
         [3, 4, 9].into_iter().for_each(|offset| delivered.judge(offset));
         delivered.reopen(0, 9);

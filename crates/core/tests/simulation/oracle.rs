@@ -332,16 +332,16 @@ impl Oracle {
     /// Takes over what a checkpoint says is delivered. Says what is wrong with it, as far as the log shows that.
     pub(crate) fn deliver(&mut self, partition: &PartitionId, said: &Delivered) -> Result<(), String> {
         let (end, again) = self.delivered(partition);
-        let pending: BTreeSet<i64> = said.pending().iter().map(|offset| i64::try_from(offset).unwrap()).collect();
-        if said.end() < end {
-            return Err(format!("{} of {partition} are delivered, after {end}", said.end()));
+        let pending: BTreeSet<i64> = said.pending.iter().map(|offset| i64::try_from(offset).unwrap()).collect();
+        if said.end < end {
+            return Err(format!("{} of {partition} are delivered, after {end}", said.end));
         }
         let judged = self.judged(partition);
         let known = |offset: &&i64| judged.contains(offset) && (again.contains(offset) || **offset >= end);
-        if let Some(offset) = pending.iter().find(|offset| !known(offset) || **offset >= said.end()) {
+        if let Some(offset) = pending.iter().find(|offset| !known(offset) || **offset >= said.end) {
             return Err(format!("{partition}:{offset} is not judged again, but on its way"));
         }
-        self.delivered.insert(partition.clone(), (said.end(), pending));
+        self.delivered.insert(partition.clone(), (said.end, pending));
         Ok(())
     }
 

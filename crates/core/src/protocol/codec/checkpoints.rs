@@ -33,11 +33,11 @@ pub fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
     for (partition, said) in &checkpoint.partitions {
         places.write_partition(&mut judged, partition);
         judged.signed(said.low_watermark);
-        judged.signed(said.delivered.end());
+        judged.signed(said.delivered.end);
         judged.signed(said.judged.low_watermark());
         write_bitmap(&mut judged, said.judged.above());
         write_bitmap(&mut judged, said.judged.reopened());
-        write_bitmap(&mut judged, said.delivered.pending());
+        write_bitmap(&mut judged, &said.delivered.pending);
     }
     let mut out = Vec::with_capacity(judged.len() + checkpoint.applied.len() * 8 + 256);
     let start = frame::open(&mut out, Kind::Checkpoint);
@@ -85,7 +85,7 @@ pub fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, CodecError> {
         let own_low_watermark = from.signed("low_watermark")?;
         let (above, reopened) = (read_bitmap(&mut from)?, read_bitmap(&mut from)?);
         let judged = Judged::from_parts(own_low_watermark, above, reopened);
-        let delivered = Delivered::from_parts(delivered_end, read_bitmap(&mut from)?);
+        let delivered = Delivered { end: delivered_end, pending: read_bitmap(&mut from)? };
         partitions.insert(partition, PartitionCheckpoint { judged, low_watermark, delivered });
     }
     let count = from.count(8, "applied requests")?;

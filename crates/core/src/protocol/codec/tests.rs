@@ -47,7 +47,8 @@ fn read_all(reader: &mut VerdictReader, first: i64, parts: &[Vec<u8>]) -> Vec<(i
 fn a_checkpoint() -> VerdictRecord {
     let mut judged = Judged::default();
     (0..200).map(|number| number * 7).for_each(|offset| assert!(judged.insert(offset)));
-    let said = PartitionCheckpoint { judged, low_watermark: 3, delivered: Delivered::up_to(9) };
+    let said =
+        PartitionCheckpoint { judged, low_watermark: 3, delivered: Delivered { end: 9, ..Delivered::default() } };
     VerdictRecord::Checkpoint(Box::new(Checkpoint {
         partitions: [(PartitionId::new("pages", 4), said)].into(),
         ..golden::checkpoint()

@@ -149,9 +149,9 @@ impl LogCopy {
             }
             let low_watermark = self.oracle.raise_low_watermark(partition, found.low_watermark);
             self.oracle.deliver(partition, &found.delivered).map_err(|why| format!("L8 {why}"))?;
-            let delivered = found.delivered.end();
+            let delivered = found.delivered.end;
             for source in self.undelivered.range(partition.at(0)..partition.at(delivered)) {
-                if !found.delivered.pending().contains(source.offset.unsigned_abs()) {
+                if !found.delivered.pending.contains(source.offset.unsigned_abs()) {
                     return Err(format!("L8 {source} counts as delivered before it is"));
                 }
             }

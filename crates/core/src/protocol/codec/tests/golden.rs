@@ -225,7 +225,7 @@ pub(super) fn checkpoint() -> Checkpoint {
     let above: RoaringTreemap = [10, 11, 12, 500, 1 << 33].into_iter().collect();
     let reopened: RoaringTreemap = (20..25).collect();
     let judged = Judged::from_parts(9, above, reopened);
-    let delivered = Delivered::from_parts(600, [10, 11, 500].into_iter().collect());
+    let delivered = Delivered { end: 600, pending: [10, 11, 500].into_iter().collect() };
     let partitions = [
         (pages(), PartitionCheckpoint { judged, low_watermark: 15, delivered }),
         (PartitionId::new("other", 0), PartitionCheckpoint::default()),

@@ -287,8 +287,8 @@ fn judged() -> BoxedStrategy<Judged> {
 /// Everything below an end is delivered, or not all of it is.
 fn delivered() -> BoxedStrategy<Delivered> {
     let some = (numbers(), prop::collection::vec(0..600_u64, 0..40))
-        .prop_map(|(end, pending)| Delivered::from_parts(end, pending.into_iter().collect()));
-    prop_oneof![numbers().prop_map(Delivered::up_to), some].boxed()
+        .prop_map(|(end, pending)| Delivered { end, pending: pending.into_iter().collect() });
+    prop_oneof![numbers().prop_map(|end| Delivered { end, ..Delivered::default() }), some].boxed()
 }
 
 pub(super) fn checkpoints() -> impl Strategy<Value = Checkpoint> {
