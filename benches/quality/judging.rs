@@ -1,18 +1,19 @@
 //! One judge over all pages.
 
 use dupgate::config::Settings;
-use dupgate::index::Probe;
 use dupgate::protocol::{
     Answer, Decision, LogIdentity, MinHashRules, PageRequest, Request, RequestBody, RequestId, RequestOffset, Rules,
-    Stage,
 };
 use dupgate::quality::Scorer;
 use dupgate::record::{PartitionId, Timestamp};
-use dupgate_core::judge::{State, decide};
+use dupgate_core::judge::{State, decide, decide_observed};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use crate::Page;
+
+/// When brokers appended every request: later than any page.
+const APPENDED: Timestamp = Timestamp::from_millis(i64::MAX / 2);
 
 /// Statistics of one set of rules.
 #[derive(Debug, Serialize)]
@@ -73,32 +74,18 @@ pub(crate) fn run(pages: &[Page], minhash: MinHashRules, settings: &Settings) ->
         // The judge reports the number compared to its watchers; here one page in a hundred is looked up beforehand.
         // Copies are at even places: this one is not.
         for number in (first.max(measured) + 7..last).step_by(100) {
-            let event_time = Timestamp::from_millis(1 + number as i64);
-            let probe = Probe {
-                fingerprints: &pages[number].fingerprints,
-                id: None,
-                scope: None,
-                site: None,
-                address: None,
-                title: None,
-                is_variant: false,
-                event_time,
-                watermarks: state.watermarks_with(event_time),
-                windows: rules.windows,
-                stages: &[Stage::MinHash],
-                max_distance: rules.max_distance,
-                number_guard: rules.number_guard,
-                simhash_similarity: None,
-                same_site: None,
-            };
-            compared += u64::from(state.index().candidates(&probe, |_| {}).compared);
+            let mut by_sketch = request(number);
+            if let RequestBody::Page(page) = &mut by_sketch.body {
+                page.fingerprints.simhash = None;
+            }
+            let _ = decide_observed(&state, &by_sketch, APPENDED, |seen| compared += u64::from(seen.compared));
             asked += 1;
         }
         let started = cpu_ns();
         let mut verdicts = Vec::with_capacity(requests.len());
         for (number, request) in requests.iter().enumerate() {
             state.index().prefetch_upcoming(|ahead| requests.get(number + 1 + ahead));
-            let verdict = decide(&state, request, Timestamp::from_millis(i64::MAX / 2)).unwrap();
+            let verdict = decide(&state, request, APPENDED).unwrap();
             state.follow(&verdict).unwrap();
             verdicts.push(verdict);
         }

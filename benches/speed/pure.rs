@@ -123,12 +123,11 @@ fn judge(state: &mut State, offset: i64, requests: &[Request]) -> VerdictRecord 
         state.follow(&verdict).unwrap();
         verdicts.push(verdict);
     }
-    state.pass_requests(RequestOffset(offset + 1));
     VerdictRecord::Verdicts(VerdictBatch {
         log: LogIdentity(1),
         rules: state.rules_number(),
         watermarks: state.watermarks(),
-        next_request: state.next_request(),
+        next_request: RequestOffset(offset + 1),
         verdicts,
     })
 }

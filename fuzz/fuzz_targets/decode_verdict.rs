@@ -2,7 +2,8 @@
 
 #![no_main]
 
-use dupgate_core::protocol::{DEFAULT_PART_BYTES, VerdictReader, decode_checkpoint, encode_checkpoint, encode_verdict};
+use dupgate_core::judge::Snapshot;
+use dupgate_core::protocol::{CodecError, DEFAULT_PART_BYTES, VerdictReader, encode_verdict};
 use libfuzzer_sys::fuzz_target;
 
 /// Puts the right checksum after the bytes, so that more than the frame is tried.
@@ -31,7 +32,10 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!(read, Some((0, record)));
         }
     }
-    if let Ok(checkpoint) = decode_checkpoint(&sealed(bytes)) {
-        assert_eq!(decode_checkpoint(&encode_checkpoint(&checkpoint)), Ok(checkpoint));
+    // A checkpoint in one piece, after the position of a snapshot without spans.
+    let chunks = [sealed(b"dg\x01\x07\0\0\0\0\0"), sealed(bytes)];
+    if let Ok(snapshot) = Snapshot::decode(&mut chunks.map(Ok::<_, CodecError>).into_iter()) {
+        let again = Snapshot::decode(&mut snapshot.encode().map(Ok::<_, CodecError>));
+        assert_eq!(again, Ok(snapshot));
     }
 });

@@ -240,7 +240,7 @@ fn sketches_and_their_bands_fit_together() {
     refused(&["match.minhash.min_similarity=1.5"], "match.minhash.min_similarity", "expected 0 to 1");
     refused(&["match.number_overlap=-0.1"], "match.number_overlap", "expected 0 to 1");
     refused(&["match.minhash.min_shingles=0"], "match.minhash.min_shingles", "below the limit of 1");
-    assert!(form.has_count(), "sketches carry what containment needs, even if it is not configured");
+    assert_eq!(form, form.with_count(), "sketches carry what containment needs, even if it is not configured");
     let contained = settings(&["match.minhash.containment=0.75"]);
     assert_eq!(contained.rules.minhash.unwrap().containment, Some(PerMille(750)));
     assert_eq!(contained.fingerprint, made.fingerprint, "containment is no part of the scheme");

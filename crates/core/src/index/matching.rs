@@ -21,7 +21,7 @@ impl Index {
     /// order.
     ///
     /// Scans all codes if the probe's distance is larger than that of the tables ([`Index::set_max_distance`]).
-    pub fn candidates(&self, probe: &Probe<'_>, mut visit: impl FnMut(Candidate)) -> ProbeStats {
+    pub(crate) fn candidates(&self, probe: &Probe<'_>, mut visit: impl FnMut(Candidate)) -> ProbeStats {
         let exact = probe.fingerprints.exact;
         let code = probe.fingerprints.simhash.map(|code| masked(code, probe.scope));
         let bits_to = |position| self.bits_to(code?, position);
@@ -265,7 +265,7 @@ impl Index {
                 }
             });
         }
-        ProbeStats { compared, nearest: None, left_out: u32::try_from(left_out).unwrap_or(u32::MAX) }
+        ProbeStats { compared, left_out: u32::try_from(left_out).unwrap_or(u32::MAX), ..ProbeStats::default() }
     }
 
     /// Returns which tables are to hold an original with the fingerprints of a probe: those of all bands whose keys are

@@ -40,7 +40,8 @@ use crate::record::{PartitionId, Source};
 
 pub use dupgate_index::{Task, run_sequential};
 pub use lookup::{IndexStats, SharedOriginals};
-pub use original::{Candidate, FamilyRole, Original, Probe, ProbeStats, Relation, Removed};
+pub(crate) use original::{Candidate, FamilyRole, Probe, Relation};
+pub use original::{Original, ProbeStats, Removed};
 pub use refusal::Refusal;
 pub use simhash_index::CODE_TABLES_BYTES;
 

@@ -38,7 +38,7 @@ pub struct Original {
 
 /// A query for the originals that are near one page.
 #[derive(Clone, Debug)]
-pub struct Probe<'a> {
+pub(crate) struct Probe<'a> {
     /// The page's fingerprints.
     pub fingerprints: &'a Fingerprints,
     /// Hash of its id. The page is compared with the originals of this id whatever their keys, and the id shows which
@@ -124,7 +124,7 @@ impl Probe<'_> {
 
 /// The role of an original in a family of nearly identical pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FamilyRole {
+pub(crate) enum FamilyRole {
     /// The head of a family.
     Head,
     /// A head that replaced an earlier text of its page and will soon be replaced itself.
@@ -135,7 +135,7 @@ pub enum FamilyRole {
 
 /// An original that matches a probe. Each is shown at most once, with its strongest stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub(crate) struct Candidate {
     /// Which original: see [`super::Index::get`].
     pub sequence: u64,
     /// Its event time as judged.
@@ -169,6 +169,8 @@ pub struct Removed {
 pub struct ProbeStats {
     /// Originals that were compared one by one, in all stages.
     pub compared: u32,
+    /// Originals that match in some stage, among which the judge chooses; without members of families.
+    pub matching: u32,
     /// Members of families that share a key with the page but were not compared, because enough others share more keys.
     /// The number is approximate: tables may show a few that share none.
     pub left_out: u32,
@@ -197,7 +199,7 @@ pub(super) struct MatchFields {
 
 /// What the ids and addresses of a page and an original say about the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Relation {
+pub(crate) enum Relation {
     /// Nothing.
     Unrelated,
     /// They are renderings of one page: one names the other, or both name a third, as the canonical page.

@@ -86,11 +86,14 @@ fn judge_page(
     let index = state.index();
     let as_judged = |candidate| as_judged(rules, candidate);
     let (mut choice, mut heads) = (BestMatch::default(), Heads::new(rules, members_from(state, rules, event_time)));
+    let mut matching = 0;
     let mut seen = index.candidates(&probe, |candidate| {
+        matching += 1;
         let candidate = as_judged(candidate);
         heads.consider(candidate);
         choice.consider(candidate);
     });
+    seen.matching = matching;
     let max_bucket = rules.minhash.map_or(0, |minhash| minhash.max_bucket);
     if max_bucket > 0 && choice.best().is_none_or(|best| best.refused_by.is_some() || best.other_numbers) {
         let members =

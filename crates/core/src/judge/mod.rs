@@ -31,6 +31,6 @@ pub use snapshot_bytes::{Manifest, decode_originals};
 pub use state::{Counts, Diverged, State, StreamTime};
 pub use verifier::{Asked, Difference, LogVerifier, VerifyCounts};
 
-pub use crate::index::Refusal;
+pub(crate) use crate::index::Refusal;
 
 pub(crate) use decide::decide_page;

@@ -345,7 +345,7 @@ impl State {
 
     /// Returns the index probe for a page under these rules; `event_time` is the page's event time as judged.
     #[must_use]
-    pub fn probe<'a>(&self, rules: &'a Rules, page: &'a PageRequest, event_time: Timestamp) -> Probe<'a> {
+    pub(crate) fn probe<'a>(&self, rules: &'a Rules, page: &'a PageRequest, event_time: Timestamp) -> Probe<'a> {
         Probe {
             fingerprints: &page.fingerprints,
             id: page.id,
@@ -368,7 +368,7 @@ impl State {
     /// Returns the watermarks that a page of this event time is compared under: those of its own time, if it is ahead
     /// of the stream time.
     #[must_use]
-    pub fn watermarks_with(&self, event_time: Timestamp) -> ExpiryWatermarks {
+    pub(crate) fn watermarks_with(&self, event_time: Timestamp) -> ExpiryWatermarks {
         let Some(rules) = &self.rules else { return self.watermarks };
         let times = expiry_times(rules, self.stream_time().max(event_time));
         self.watermarks.later(ExpiryWatermarks { times, first_sequence: 0 })
@@ -385,7 +385,7 @@ impl State {
     }
 
     /// Notes that every request before `next_request` is judged.
-    pub fn pass_requests(&mut self, next_request: RequestOffset) {
+    pub(crate) fn pass_requests(&mut self, next_request: RequestOffset) {
         self.next_request = next_request;
     }
 

@@ -16,9 +16,10 @@ mod rules;
 mod verdict;
 
 pub use codec::{
-    BARRIER, CodecError, DEFAULT_PART_BYTES, FORMAT_VERSION, VerdictReader, decode_checkpoint, decode_requests,
-    encode_checkpoint, encode_requests, encode_verdict, is_ours, max_verdict_bytes,
+    BARRIER, CodecError, DEFAULT_PART_BYTES, FORMAT_VERSION, VerdictReader, decode_requests, encode_requests,
+    encode_verdict, is_ours, max_verdict_bytes,
 };
+pub(crate) use codec::{decode_checkpoint, encode_checkpoint};
 pub use decision::{Decision, Match, MatchedBy, NewOriginal, Placement, VerdictKind};
 pub use judged::{Delivered, Judged};
 pub use offset::{LogIdentity, LogPartition, RequestOffset, VerdictOffset};

@@ -103,7 +103,7 @@ impl SketchForm {
 
     /// Returns whether sketches hold the size of their set.
     #[must_use]
-    pub const fn has_count(self) -> bool {
+    pub(crate) const fn has_count(self) -> bool {
         self.counts
     }
 

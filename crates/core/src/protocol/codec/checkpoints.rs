@@ -27,7 +27,7 @@ const MIN_PIECE: usize = 32;
 
 /// Writes a checkpoint in one piece, framed like a record of the log.
 #[must_use]
-pub fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
+pub(crate) fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
     let mut places = Positions::default();
     let mut judged = Vec::new();
     for (partition, said) in &checkpoint.partitions {
@@ -65,7 +65,7 @@ pub fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
 /// # Errors
 ///
 /// [`CodecError`] when [`encode_checkpoint`] cannot have written these bytes.
-pub fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, CodecError> {
+pub(crate) fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, CodecError> {
     let mut from = frame::unwrap_kind(bytes, Kind::Checkpoint)?;
     let log = LogIdentity(from.fixed64("log identity")?);
     let rules_number = RulesNumber(from.small("rules number")?);

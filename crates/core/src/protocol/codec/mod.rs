@@ -77,7 +77,7 @@ mod requests;
 mod rules;
 mod verdicts;
 
-pub use checkpoints::{decode_checkpoint, encode_checkpoint};
+pub(crate) use checkpoints::{decode_checkpoint, encode_checkpoint};
 pub use frame::FORMAT_VERSION;
 pub(crate) use frame::MAGIC;
 pub use requests::{decode_requests, encode_requests};
