@@ -447,7 +447,7 @@ impl WorkerReport {
         match silent {
             None => self.verdicts.pass(),
             Some(silence) => {
-                let pages = worker.waits();
+                let pages = worker.status().asked;
                 let text = format!("none for {} s ({pages} pages wait; no judge answers)", silence.as_secs());
                 if !self.is_silent {
                     tracing::warn!(target: "dupgate::worker", "no verdicts: {text}");

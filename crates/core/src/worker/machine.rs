@@ -124,6 +124,7 @@ impl<P> Worker<P> {
             joined: self.membership.is_joined(),
             is_scanning: self.logs.iter().any(FollowedLog::is_scanning),
             blocked: self.blocked(),
+            asked: self.partitions.requests(),
             unanswered: self.unanswered.count(|request| self.partitions.waits_for(request)),
             tripped: self.breaker.tripped(),
             waiting: self.partitions.queues().map(PartitionQueue::len).sum(),
@@ -139,12 +140,6 @@ impl<P> Worker<P> {
     #[must_use]
     pub fn waits_for(&self, request: RequestId) -> bool {
         self.partitions.waits_for(request)
-    }
-
-    /// Returns how many pages wait for an answer.
-    #[must_use]
-    pub fn waits(&self) -> usize {
-        self.partitions.requests()
     }
 
     /// Counts the pages that will be dead letters and are not delivered yet, by reason. Looks at all of them.
@@ -360,6 +355,8 @@ pub struct Status {
     pub is_scanning: bool,
     /// Partitions that cannot be read on, and why.
     pub blocked: BTreeMap<PartitionId, Blocked>,
+    /// Pages that wait for an answer.
+    pub asked: usize,
     /// Requests that the judge passed without a verdict more than once: they are made again ever more rarely.
     pub unanswered: usize,
     /// The breaker has tripped, with this many dead letters among the last 1000 records.

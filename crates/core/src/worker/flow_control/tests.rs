@@ -488,9 +488,9 @@ fn nothing_waits_for_the_answer_about_a_page_that_is_dropped_after_a_blocked_one
     bench.page(0, 5, 2);
     bench.page(0, 6, 3);
     bench.page(1, 0, 4);
-    assert_eq!(bench.worker.waits(), 3);
+    assert_eq!(bench.worker.status().asked, 3);
     bench.follow(vec![verdict_of(0, 5, 1)]);
-    assert_eq!(bench.worker.waits(), 1, "that of the other partition");
+    assert_eq!(bench.worker.status().asked, 1, "that of the other partition");
 }
 
 #[test]
