@@ -91,6 +91,10 @@ const BANNED: [&str; 14] = [
 /// Maximum length of a source file, without tests.
 const MAX_LINES: usize = 1_000;
 
+/// Maximum number of public items of `crates/core`, as [`public_items`] counts them. Only the crates of this workspace use
+/// it: what none of them needs is not public.
+const MAX_PUBLIC: usize = 738;
+
 /// The sources of each crate: of the service first.
 fn crates() -> [PathBuf; 4] {
     ["src", "crates/core/src", "crates/index/src", "crates/lab/src"]
@@ -409,6 +413,30 @@ fn no_file_is_too_long() {
         let lines = shipped(&path).lines().count();
         assert!(lines <= MAX_LINES, "{} has {lines} lines (limit {MAX_LINES}): split it", path.display());
     }
+}
+
+/// Counts the lines that begin a public item: a function (methods, too), type, trait, constant, module or re-export. Fields
+/// and variants come with their type.
+fn public_items(text: &str) -> usize {
+    let item =
+        Regex::new(r"(?m)^\s*pub (fn|const fn|struct|enum|trait|type|const|static|mod|use|unsafe fn|async fn)\b")
+            .unwrap();
+    item.find_iter(text).count()
+}
+
+#[test]
+fn the_core_offers_no_more_than_is_used() {
+    let [_, core, ..] = crates();
+    let count: usize = sources_of(&core, "").iter().map(|path| public_items(&code(&shipped(path)))).sum();
+    assert!(
+        count <= MAX_PUBLIC,
+        "crates/core has {count} public items (limit {MAX_PUBLIC}): make what only core uses `pub(crate)`, let tests go \
+         through what the service uses, or make one item of two"
+    );
+    assert!(count > MAX_PUBLIC / 2, "only {count} are found");
+    let planted = "pub fn a() {}\n    pub const fn b() {}\npub(crate) fn c() {}\npub use d::{E, F};\n    pub field: u8,\n\
+                   // pub fn g() {}\npub const H: u8 = 0;\npub mod i;\n";
+    assert_eq!(public_items(&code(planted)), 5);
 }
 
 #[test]
