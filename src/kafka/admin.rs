@@ -15,11 +15,12 @@ use rdkafka::admin::{
 };
 use rdkafka::client::ClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+use rdkafka::{ClientConfig, Offset};
 
 use super::client::LoggingContext;
 use super::errors::{Denied, denied_by_code};
 use super::output::TimeLimits;
+use super::partition_list::list_at;
 use crate::fingerprint::is_scheme_id;
 use crate::record::PartitionId;
 
@@ -538,10 +539,7 @@ impl Admin {
         if self.brokers == Brokers::InProcess {
             return Ok(());
         }
-        let mut list = TopicPartitionList::new();
-        for (partition, offset) in before {
-            list.add_partition_offset(&partition.topic, partition.number, Offset::Offset(*offset))?;
-        }
+        let list = list_at(before.iter().map(|(partition, offset)| (partition, Offset::Offset(*offset))))?;
         let answer = self.runtime.block_on(self.client.delete_records(&list, &options(self.timeout)))?;
         for element in answer.elements() {
             element.error()?;

@@ -13,11 +13,12 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{DeliveryResult, Message};
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
-use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+use rdkafka::{ClientConfig, Offset};
 
 use super::budget::{InFlight, InFlightGuard};
 use super::client::LoggingContext;
 use super::errors::{Denied, denied};
+use super::partition_list::list_at;
 use super::renewed_client::{Patience, RenewedClient};
 use crate::protocol::{LogPartition, Request, RequestBody, RequestId, RequestOffset, decode_requests, encode_requests};
 use crate::record::{PartitionId, Timestamp};
@@ -291,9 +292,7 @@ impl Requests {
         let mut next = if let Some(next) = self.next {
             next.max(from)
         } else {
-            let mut list = TopicPartitionList::new();
-            list.add_partition_offset(&self.partition.topic, self.partition.number, Offset::Offset(from.0))?;
-            self.consumer.assign(&list)?;
+            self.consumer.assign(&list_at([(&self.partition, Offset::Offset(from.0))])?)?;
             from
         };
         let mut found = Vec::new();

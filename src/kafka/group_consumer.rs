@@ -34,12 +34,13 @@ use rdkafka::{ClientConfig, TopicPartitionList};
 use self::events::TopicName;
 pub(super) use self::events::detach;
 pub use self::events::{Command, ConsumedRecord, ConsumerEvent, CutValue, Start};
-use self::fetch_states::{FetchState, FetchStates, list_of, partitions_of, report};
+use self::fetch_states::{FetchState, FetchStates, partitions_of, report};
 use self::membership::member_id;
 pub(super) use self::membership::share_of;
 pub use self::membership::{Membership, UnassignedPartitions};
 use super::budget::ByteBudget;
 use super::client::LoggingContext;
+use super::partition_list::list_of;
 use super::renewed_client::{RenewedClient, known_end, read_up_to};
 use crate::record::PartitionId;
 
@@ -246,13 +247,9 @@ impl Shared {
                 self.wait_for_owner(consumer, partitions);
             }
         }
-        let mut gone = TopicPartitionList::new();
         let mut fetch_states = self.fetch_states();
-        for partition in partitions {
-            if fetch_states.by_partition.remove(partition).is_some_and(|fetch_state| fetch_state.started) {
-                gone.add_partition(&partition.topic, partition.number);
-            }
-        }
+        let mut started = |partition| fetch_states.by_partition.remove(partition).is_some_and(|found| found.started);
+        let gone = list_of(partitions.iter().filter(|partition| started(*partition)));
         drop(fetch_states);
         if let Err(error) = consumer.incremental_unassign(&gone) {
             tracing::warn!(target: "dupgate::kafka", %error, "failed to acknowledge the revocation");
@@ -328,7 +325,7 @@ impl Shared {
                     fetch_state.wanted = None;
                     if fetch_state.started {
                         fetch_state.is_client_paused = true;
-                        report(consumer.pause(&list_of(&BTreeSet::from([partition]))), "pause");
+                        report(consumer.pause(&list_of([partition])), "pause");
                     }
                 }
             }

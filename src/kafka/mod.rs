@@ -18,6 +18,7 @@ pub mod inspector;
 pub mod offsets;
 pub mod output;
 pub mod pages;
+mod partition_list;
 pub mod producer;
 pub mod range;
 mod renewed_client;

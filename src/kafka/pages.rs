@@ -13,12 +13,13 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Header, Headers as _, Message, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
-use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+use rdkafka::{ClientConfig, Offset};
 
 use super::client::LoggingContext;
 use super::errors::is_passing;
 use super::group_consumer::{ConsumedRecord, detach};
 use super::offsets::Offsets;
+use super::partition_list::{list_at, list_of};
 use super::renewed_client::RenewedClient;
 use crate::record::{Headers, PartitionId, RawRecord, Source};
 
@@ -138,11 +139,8 @@ impl Pages {
 
     /// Reads from these positions on, and from no others.
     fn assign(&self, sources: &[&Source]) -> Result<(), KafkaError> {
-        let mut list = TopicPartitionList::new();
-        for Source { partition, offset } in sources {
-            list.add_partition_offset(&partition.topic, partition.number, Offset::Offset(*offset))?;
-        }
-        self.consumer.assign(&list)
+        let at = |source: &Source| (source.partition.clone(), Offset::Offset(source.offset));
+        self.consumer.assign(&list_at(sources.iter().copied().map(at))?)
     }
 
     /// Returns whether a position is between the start and the end of its partition, as far as the broker tells.
@@ -244,10 +242,8 @@ impl PositionReader {
                 }
                 self.silence = after(SILENCE);
                 if is_over {
-                    let mut list = TopicPartitionList::new();
-                    list.add_partition(&partition.topic, partition.number);
                     // Records that arrive nevertheless are skipped.
-                    let _ = self.consumer.pause(&list);
+                    let _ = self.consumer.pause(&list_of([partition]));
                 }
             }
             Some(Err(error)) => match error.rdkafka_error_code() {
@@ -260,11 +256,8 @@ impl PositionReader {
     }
 
     fn assign(&mut self) -> Result<(), KafkaError> {
-        let mut list = TopicPartitionList::new();
-        for (partition, offsets) in &self.wanted {
-            let Some(first) = offsets.first() else { continue };
-            list.add_partition_offset(&partition.topic, partition.number, Offset::Offset(*first))?;
-        }
+        let firsts = self.wanted.iter().filter_map(|(partition, offsets)| Some((partition, *offsets.first()?)));
+        let list = list_at(firsts.map(|(partition, first)| (partition, Offset::Offset(first))))?;
         self.silence = after(SILENCE);
         self.consumer.assign(&list)?;
         // The client keeps a pause across assignments.

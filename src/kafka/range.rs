@@ -12,12 +12,13 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
-use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+use rdkafka::{ClientConfig, Offset};
 
 use super::budget::{ByteBudget, Permit};
 use super::client::LoggingContext;
 use super::errors::is_passing;
 use super::group_consumer::{ConsumedRecord, detach};
+use super::partition_list::{list_at, list_of};
 use super::renewed_client::RenewedClient;
 use crate::record::PartitionId;
 
@@ -124,11 +125,8 @@ fn assign(
     open: &BTreeMap<i32, RangeState>,
 ) -> Result<(), KafkaError> {
     let list_of = |wanted: fn(&RangeState) -> bool| {
-        let mut list = TopicPartitionList::new();
-        for (number, range) in open.iter().filter(|(_, range)| wanted(range)) {
-            list.add_partition_offset(topic, *number, Offset::Offset(range.next))?;
-        }
-        Ok::<_, KafkaError>(list)
+        let wanted = open.iter().filter(|(_, range)| wanted(range));
+        list_at(wanted.map(|(number, range)| (PartitionId::new(topic, *number), Offset::Offset(range.next))))
     };
     consumer.assign(&list_of(|_| true)?)?;
     let paused = list_of(|range| range.is_paused)?;
@@ -168,7 +166,7 @@ impl Reader {
             self.open.iter().filter(|(_, range)| range.next >= range.end).map(|(number, _)| *number).collect();
         for number in empty {
             self.open.remove(&number);
-            (self.sink)(RangeEvent::Ended(PartitionId::new(Arc::clone(&self.topic), number)));
+            (self.sink)(RangeEvent::Ended(self.partition(number)));
         }
     }
 
@@ -179,9 +177,15 @@ impl Reader {
         };
         let Some(range) = self.open.get_mut(&number) else { return };
         range.is_paused = pause;
-        let mut list = TopicPartitionList::new();
-        list.add_partition(&self.topic, number);
-        let done = if pause { self.consumer.pause(&list) } else { self.consumer.resume(&list) };
+        let list = list_of([self.partition(number)]);
+        self.log_failure(number, if pause { self.consumer.pause(&list) } else { self.consumer.resume(&list) });
+    }
+
+    fn partition(&self, number: i32) -> PartitionId {
+        PartitionId::new(Arc::clone(&self.topic), number)
+    }
+
+    fn log_failure(&self, number: i32, done: Result<(), KafkaError>) {
         if let Err(error) = done {
             tracing::debug!(target: "dupgate::kafka", topic = %self.topic, number, %error, "reader");
         }
@@ -202,7 +206,7 @@ impl Reader {
             }
             Some(Ok(message)) => {
                 let (number, offset) = (message.partition(), message.offset());
-                let partition = PartitionId::new(Arc::clone(&self.topic), number);
+                let partition = self.partition(number);
                 let record = detach(&message);
                 let permit = self.budget.hold(record.bytes() + 256);
                 (number, offset, RangeEvent::Record { partition, offset, record, permit })
@@ -230,12 +234,8 @@ impl Reader {
 
     fn end(&mut self, number: i32) {
         if self.open.remove(&number).is_some() {
-            let mut list = TopicPartitionList::new();
-            list.add_partition(&self.topic, number);
-            if let Err(error) = self.consumer.pause(&list) {
-                tracing::debug!(target: "dupgate::kafka", topic = %self.topic, number, %error, "reader");
-            }
-            (self.sink)(RangeEvent::Ended(PartitionId::new(Arc::clone(&self.topic), number)));
+            self.log_failure(number, self.consumer.pause(&list_of([self.partition(number)])));
+            (self.sink)(RangeEvent::Ended(self.partition(number)));
         }
     }
 

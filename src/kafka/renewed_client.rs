@@ -22,15 +22,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, tick};
+use rdkafka::ClientConfig;
 use rdkafka::bindings::{rd_kafka_get_watermark_offsets, rd_kafka_position};
 use rdkafka::client::{Client, ClientContext};
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::KafkaError;
 use rdkafka::producer::{Producer, ProducerContext, ThreadedProducer};
 use rdkafka::types::RDKafkaRespErr;
-use rdkafka::{ClientConfig, TopicPartitionList};
 
 use super::client::LoggingContext;
+use super::partition_list::list_of;
 use crate::record::PartitionId;
 
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
@@ -288,8 +289,7 @@ pub(super) fn known_end<C: ClientContext>(client: &Client<C>, partition: &Partit
 /// seek.
 #[expect(unsafe_code, reason = "the client library's binding asks this only of all partitions, or of the broker")]
 fn position<C: ClientContext>(client: &Client<C>, partition: &PartitionId) -> Option<i64> {
-    let mut list = TopicPartitionList::new();
-    list.add_partition(&partition.topic, partition.number);
+    let list = list_of([partition]);
     // SAFETY: the client lives as long as it is borrowed, and may be called from any thread; the list is ours alone.
     let answer = unsafe { rd_kafka_position(client.native_ptr(), list.ptr()) };
     if answer != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR {

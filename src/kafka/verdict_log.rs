@@ -24,11 +24,12 @@ use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message};
-use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+use rdkafka::{ClientConfig, Offset};
 
 use super::budget::{ByteBudget, Permit};
 use super::client::LoggingContext;
 use super::offsets::Offsets;
+use super::partition_list::{list_at, list_of};
 use super::renewed_client::{Positions, RenewedClient, known_end};
 use crate::protocol::{BARRIER, CodecError, VerdictOffset, VerdictReader, VerdictRecord, is_ours};
 use crate::record::{PartitionId, Timestamp};
@@ -502,8 +503,7 @@ impl PartitionReader {
     /// Assigns the partition to a client that does not read it, from the next offset on.
     fn open(&self, client: &Client) -> Result<Arc<PartitionQueue<LoggingContext>>, KafkaError> {
         let PartitionId { topic, number } = &self.partition;
-        let mut list = TopicPartitionList::new();
-        list.add_partition_offset(topic, *number, offset_of(self.next))?;
+        let list = list_at([(&self.partition, offset_of(self.next))])?;
         let queue = client.split_partition_queue(topic, *number);
         let mut queue = queue.ok_or_else(|| KafkaError::Subscription(format!("{} has no queue", self.partition)))?;
         let fills = Arc::clone(&self.fills);
@@ -519,9 +519,7 @@ impl PartitionReader {
         if self.queue.take().is_none() {
             return;
         }
-        let mut list = TopicPartitionList::new();
-        list.add_partition(&self.partition.topic, self.partition.number);
-        if let Err(error) = client.incremental_unassign(&list) {
+        if let Err(error) = client.incremental_unassign(&list_of([&self.partition])) {
             tracing::warn!(target: "dupgate::kafka", partition = %self.partition, %error, "failed to unassign");
         }
     }

@@ -18,6 +18,7 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::{ConsumerEvent, Context, SEEK, Shared, Start};
 use crate::kafka::client::LoggingContext;
+use crate::kafka::partition_list::{fetch_begins, list_at, list_of};
 use crate::kafka::renewed_client::Positions;
 use crate::record::PartitionId;
 
@@ -152,16 +153,16 @@ impl FetchStates {
         }
         let new: BTreeSet<_> = offsets.keys().filter(|partition| !self.is_started(partition)).cloned().collect();
         if !new.is_empty() {
-            consumer.incremental_assign(&list_at(new.iter().map(|partition| (partition, offsets[partition])))?)?;
+            let at = |partition| (partition, Offset::Offset(offsets[partition]));
+            consumer.incremental_assign(&list_at(new.iter().map(at))?)?;
             self.set_started(&new, true);
         }
         // The client keeps a pause across assignments, so it is set or cleared explicitly.
         let is_paused =
             |partition: &&PartitionId| self.by_partition.get(*partition).is_some_and(|found| found.is_paused);
         let (paused, read): (Vec<_>, Vec<_>) = offsets.keys().partition(is_paused);
-        let list = |partitions: &[&PartitionId]| list_of(&partitions.iter().copied().cloned().collect());
-        consumer.pause(&list(&paused))?;
-        consumer.resume(&list(&read))?;
+        consumer.pause(&list_of(paused))?;
+        consumer.resume(&list_of(read))?;
         for partition in offsets.keys() {
             if let Some(found) = self.by_partition.get_mut(partition) {
                 found.is_client_paused = found.is_paused;
@@ -248,7 +249,7 @@ fn move_started(
     is_started: impl Fn(&PartitionId) -> bool,
 ) -> Result<BTreeSet<PartitionId>, KafkaError> {
     let started = offsets.iter().filter(|(partition, _)| is_started(partition));
-    let started = list_at(started.map(|(partition, offset)| (partition, *offset)))?;
+    let started = list_at(started.map(|(partition, offset)| (partition, Offset::Offset(*offset))))?;
     let mut stopped = BTreeSet::new();
     if started.count() == 0 {
         return Ok(stopped);
@@ -278,64 +279,35 @@ fn resolve_each(consumer: &BaseConsumer<Context>, wanted: &BTreeMap<PartitionId,
     })
 }
 
-/// Returns the offsets of these starts by one request to each broker. Leaves out partitions whose leader has an error.
+/// Returns the offsets of these starts. Leaves out partitions whose leader has an error.
 fn resolve(
     consumer: &BaseConsumer<Context>,
     wanted: &BTreeMap<PartitionId, Start>,
 ) -> Result<BTreeMap<PartitionId, i64>, KafkaError> {
-    let (mut known, mut asked, mut ends) = (BTreeMap::new(), TopicPartitionList::new(), BTreeMap::new());
-    for (partition, start) in wanted {
-        let time = match start {
-            Start::Offset(offset) => {
-                known.insert(partition.clone(), *offset);
-                continue;
+    let (mut known, mut ends) = (BTreeMap::new(), BTreeMap::new());
+    let ask = |list| consumer.offsets_for_times(list, SEEK);
+    for (partition, answer) in fetch_begins(wanted.iter().map(|(partition, start)| (partition, *start)), ask)? {
+        match answer {
+            Ok(Some(offset)) => {
+                known.insert(partition, offset);
             }
-            Start::Earliest => Offset::Beginning,
-            Start::Latest => Offset::End,
-            Start::At(time) => Offset::Offset(time.millis()),
-        };
-        asked.add_partition_offset(&partition.topic, partition.number, time)?;
-    }
-    if asked.count() > 0 {
-        for element in consumer.offsets_for_times(asked, SEEK)?.elements() {
-            let partition = PartitionId::new(element.topic(), element.partition());
-            match (element.error(), element.offset()) {
-                (Ok(()), Offset::Offset(offset)) => {
-                    known.insert(partition, offset);
-                }
-                // No record is as new as the time asked for.
-                (Ok(()), _) if matches!(wanted.get(&partition), Some(Start::At(_))) => {
-                    ends.insert(partition, Start::Latest);
-                }
-                (answer, _) => {
-                    tracing::debug!(target: "dupgate::kafka", %partition, ?answer, "the start is unknown, asking again");
-                }
+            // No record is as new as the time asked for.
+            Ok(None) if matches!(wanted.get(&partition), Some(Start::At(_))) => {
+                ends.insert(partition, Start::Latest);
+            }
+            Ok(None) | Err(_) => {
+                tracing::debug!(target: "dupgate::kafka", %partition, ?answer, "the start is unknown, asking again");
             }
         }
+    }
+    if !ends.is_empty() {
         known.extend(resolve(consumer, &ends)?);
     }
     Ok(known)
 }
 
-/// Returns a list of these partitions with their offsets.
-fn list_at<'p>(offsets: impl Iterator<Item = (&'p PartitionId, i64)>) -> KafkaResult<TopicPartitionList> {
-    let mut list = TopicPartitionList::new();
-    for (partition, offset) in offsets {
-        list.add_partition_offset(&partition.topic, partition.number, Offset::Offset(offset))?;
-    }
-    Ok(list)
-}
-
 pub(super) fn partitions_of(list: &TopicPartitionList) -> BTreeSet<PartitionId> {
     list.elements().iter().map(|element| PartitionId::new(element.topic(), element.partition())).collect()
-}
-
-pub(super) fn list_of(partitions: &BTreeSet<PartitionId>) -> TopicPartitionList {
-    let mut list = TopicPartitionList::new();
-    for partition in partitions {
-        list.add_partition(&partition.topic, partition.number);
-    }
-    list
 }
 
 pub(super) fn report(result: KafkaResult<()>, what: &str) {
@@ -358,9 +330,7 @@ impl ReadProbe {
         let mut config = config.clone();
         config.remove("group.instance.id");
         let started = config.create_with_context(LoggingContext(())).and_then(|consumer: BaseConsumer<_>| {
-            let mut list = TopicPartitionList::new();
-            list.add_partition_offset(&topic, number, Offset::End)?;
-            consumer.assign(&list)?;
+            consumer.assign(&list_at([(PartitionId::new(Arc::clone(&topic), number), Offset::End)])?)?;
             Ok(consumer)
         });
         match started {
