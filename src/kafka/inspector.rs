@@ -20,11 +20,12 @@ use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Message};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
-use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+use rdkafka::{ClientConfig, Offset};
 
 use super::admin::{Creation, create, options};
 use super::client::{ConnectionSettings, LoggingContext, ProducerSettings};
 use super::errors::{self, Denied, denied, denied_by_code};
+use super::partition_list::{list_at, list_of};
 
 use crate::record::{PartitionId, Timestamp};
 use crate::transaction::{Call, CallError};
@@ -362,47 +363,14 @@ impl ClusterInspector {
             }
         }
         for (from, count) in [(firsts, 1), (lasts, FROM_END)] {
-            for time in self.next_records(topic, &from, count)? {
+            let records = next_records(&self.consumer, topic, &from, count, self.timeout);
+            let _ = self.consumer.unassign();
+            for time in records?.into_iter().filter_map(|(_, time)| time) {
                 ends.oldest = Some(ends.oldest.map_or(time, |oldest| oldest.min(time)));
                 ends.newest = Some(ends.newest.map_or(time, |newest| newest.max(time)));
             }
         }
         Ok(ends)
-    }
-
-    /// Returns the times of the next records from these offsets, at most `count` of a partition: one that is written to
-    /// all the time has no defined end.
-    fn next_records(&self, topic: &str, from: &[(i32, Offset)], count: i64) -> Result<Vec<Timestamp>, ClusterError> {
-        let mut list = TopicPartitionList::new();
-        for (number, offset) in from {
-            list.add_partition_offset(topic, *number, *offset).map_err(|error| ClusterError::of(&error, topic))?;
-        }
-        self.consumer.assign(&list).map_err(|error| ClusterError::of(&error, topic))?;
-        let mut open: BTreeMap<i32, i64> = from.iter().map(|(number, _)| (*number, count)).collect();
-        let mut times = Vec::new();
-        let late = after(self.timeout);
-        while !open.is_empty() && late.try_recv().is_err() {
-            match self.consumer.poll(POLL) {
-                None => {}
-                Some(Ok(message)) => {
-                    times.extend(message.timestamp().to_millis().map(Timestamp::from_millis));
-                    let number = message.partition();
-                    let left = open.remove(&number).map_or(0, |left| left - 1);
-                    if left > 0 {
-                        open.insert(number, left);
-                    }
-                }
-                Some(Err(KafkaError::PartitionEOF(number))) => drop(open.remove(&number)),
-                Some(Err(error)) => {
-                    if let cluster_error @ ClusterError::Denied(_) = ClusterError::of_topic(&error, topic, "Read") {
-                        let _ = self.consumer.unassign();
-                        return Err(cluster_error);
-                    }
-                }
-            }
-        }
-        let _ = self.consumer.unassign();
-        Ok(times)
     }
 
     /// Returns the group's lag on these partitions in records; `None` for a group without committed offsets.
@@ -411,11 +379,7 @@ impl ClusterInspector {
     ///
     /// We may not use the group, or no coordinator answers.
     pub fn lag(&self, partitions: &BTreeSet<PartitionId>) -> Result<Option<u64>, ClusterError> {
-        let mut list = TopicPartitionList::new();
-        for partition in partitions {
-            list.add_partition(&partition.topic, partition.number);
-        }
-        let committed = self.consumer.committed_offsets(list, self.timeout);
+        let committed = self.consumer.committed_offsets(list_of(partitions), self.timeout);
         let committed =
             committed.map_err(|error| self.denied_group().unwrap_or_else(|| ClusterError::of(&error, &self.group)))?;
         let (mut lag, mut known) = (0_u64, false);
@@ -557,28 +521,47 @@ impl ClusterInspector {
         let failed = |error: KafkaError| ClusterError::of(&error, &partition.topic);
         let config = self.connection.follower(&self.group);
         let consumer: BaseConsumer<LoggingContext> = config.create_with_context(LoggingContext(())).map_err(failed)?;
-        let mut list = TopicPartitionList::new();
-        list.add_partition_offset(&partition.topic, partition.number, Offset::Offset(offset)).map_err(failed)?;
-        consumer.assign(&list).map_err(failed)?;
-        let late = after(self.timeout);
-        while late.try_recv().is_err() {
-            match consumer.poll(POLL) {
-                None => {}
-                Some(Ok(message)) => {
-                    let time = message.timestamp().to_millis().map(Timestamp::from_millis);
-                    return Ok(Some((message.offset(), time)));
+        let from = [(partition.number, Offset::Offset(offset))];
+        Ok(next_records(&consumer, &partition.topic, &from, 1, self.timeout)?.pop())
+    }
+}
+
+/// Returns the offsets and times of the next records from these offsets on, at most `count` of a partition: one that is
+/// written to all the time has no defined end. Those that do not arrive in time are left out.
+fn next_records<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    topic: &str,
+    from: &[(i32, Offset)],
+    count: i64,
+    timeout: Duration,
+) -> Result<Vec<(i64, Option<Timestamp>)>, ClusterError> {
+    let list = list_at(from.iter().map(|(number, offset)| (PartitionId::new(topic, *number), *offset)));
+    let assigned = list.and_then(|list| consumer.assign(&list));
+    assigned.map_err(|error| ClusterError::of(&error, topic))?;
+    let mut open: BTreeMap<i32, i64> = from.iter().map(|(number, _)| (*number, count)).collect();
+    let mut records = Vec::new();
+    let late = after(timeout);
+    while !open.is_empty() && late.try_recv().is_err() {
+        match consumer.poll(POLL) {
+            None => {}
+            Some(Ok(message)) => {
+                let time = message.timestamp().to_millis().map(Timestamp::from_millis);
+                records.push((message.offset(), time));
+                let number = message.partition();
+                let left = open.remove(&number).map_or(0, |left| left - 1);
+                if left > 0 {
+                    open.insert(number, left);
                 }
-                Some(Err(KafkaError::PartitionEOF(_))) => return Ok(None),
-                Some(Err(error)) => {
-                    let cluster_error = ClusterError::of_topic(&error, &partition.topic, "Read");
-                    if matches!(cluster_error, ClusterError::Denied(_)) {
-                        return Err(cluster_error);
-                    }
+            }
+            Some(Err(KafkaError::PartitionEOF(number))) => drop(open.remove(&number)),
+            Some(Err(error)) => {
+                if let cluster_error @ ClusterError::Denied(_) = ClusterError::of_topic(&error, topic, "Read") {
+                    return Err(cluster_error);
                 }
             }
         }
-        Ok(None)
     }
+    Ok(records)
 }
 
 /// Ends the transaction that is open under the transactional id of these settings, and fences its producer if it still
@@ -701,8 +684,8 @@ impl ClusterInspector {
     /// The missing permission, or why there is no answer.
     pub fn may_delete_records(&self, topic: &str) -> Result<(), ClusterError> {
         let undeleted = |error: &KafkaError| ClusterError::of_topic(error, topic, "Delete");
-        let mut list = TopicPartitionList::new();
-        list.add_partition_offset(topic, 0, Offset::Offset(0)).map_err(|error| undeleted(&error))?;
+        let first = [(PartitionId::new(topic, 0), Offset::Offset(0))];
+        let list = list_at(first).map_err(|error| undeleted(&error))?;
         let options = options(self.timeout);
         let answer = self.runtime.block_on(self.admin.delete_records(&list, &options));
         let answer = answer.map_err(|error| undeleted(&error))?;
