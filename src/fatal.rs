@@ -10,6 +10,11 @@ pub(crate) fn failure(error: impl Into<anyhow::Error>) -> Fatal {
     Reason::Failure.because(error)
 }
 
+/// Creates the error that ends the process because the cluster does not answer.
+pub(crate) fn unavailable(error: impl Into<anyhow::Error>) -> Fatal {
+    Reason::Unavailable.because(error)
+}
+
 /// Sorts an error of the cluster into an exit code; for a missing permission it names the ACL to add.
 #[must_use]
 pub fn cluster_error(cluster_error: ClusterError) -> Fatal {

@@ -79,13 +79,13 @@ pub(crate) fn wait_for(
         } else if let Some(refused) = refused_identity(settings, &connection) {
             return Err(refused);
         } else {
-            let admin = Admin::of(&config, brokers).map_err(unavailable)?.with_timeout(QUERY_TIMEOUT);
+            let admin = Admin::of(&config, brokers).map_err(topic_error)?.with_timeout(QUERY_TIMEOUT);
             match ask(&admin, settings) {
                 Err(TopicError::Kafka(error)) => {
                     StartupWait::Brokers(connect_error(&settings.kafka.brokers).unwrap_or_else(|| error.to_string()))
                 }
                 Err(TopicError::Missing(names)) => StartupWait::Topics(names),
-                answer => return answer.map(Some).map_err(unavailable),
+                answer => return answer.map(Some).map_err(topic_error),
             }
         };
         let now = clock.now();
@@ -144,7 +144,7 @@ impl StartupWait {
     fn given_up(self) -> Fatal {
         match self {
             Self::Brokers(_) => Reason::Unavailable.because(anyhow::anyhow!("{self}")),
-            Self::Topics(names) => unavailable(TopicError::Missing(names)),
+            Self::Topics(names) => topic_error(TopicError::Missing(names)),
         }
     }
 }
@@ -269,7 +269,7 @@ fn all_there(admin: &Admin, settings: &Settings) -> Result<(), TopicError> {
 }
 
 /// Converts an error about topics into the error that ends the process, with its exit code.
-pub(crate) fn unavailable(error: TopicError) -> Fatal {
+pub(crate) fn topic_error(error: TopicError) -> Fatal {
     let reason = match &error {
         TopicError::Denied(denied) => return fatal::cluster_error(ClusterError::Denied(denied.clone())),
         TopicError::Missing(_)

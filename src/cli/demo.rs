@@ -23,6 +23,7 @@ use crate::context;
 use crate::crawl::score::{Found, LEGEND, Scorer};
 use crate::crawl::{Crawl, CrawlSettings, Truth};
 use crate::error::{Fatal, Reason};
+use crate::fatal::unavailable;
 use crate::kafka::client::{BATCH_BYTES, ClientSettings, ProducerSettings};
 use crate::kafka::demo::{Step, Tail, Written};
 use crate::kafka::pages::{Page, PageProducer};
@@ -185,7 +186,7 @@ fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> {
             tracing::warn!(target: "dupgate::cli", key, %error, "a page could not be written");
         }
     })
-    .map_err(|error| Reason::Unavailable.because(error))?;
+    .map_err(unavailable)?;
 
     // If the process is PID 1 of a container, a signal without a handler would not end it.
     let signals = service::signals()?;
@@ -207,14 +208,14 @@ fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> {
         let Some(topic) = topics.get(page.topic) else { continue };
         let truth = page.truth.to_string();
         let record = Page { topic, key: &page.key, value: &page.value, header: (Truth::HEADER, &truth) };
-        producer.write(record).map_err(|error| Reason::Unavailable.because(error))?;
+        producer.write(record).map_err(unavailable)?;
         written += 1;
         if let Some(bar) = progress.bar() {
             bar.set_position(written);
         }
     }
     progress.finish();
-    producer.flush().map_err(|error| Reason::Unavailable.because(error))?;
+    producer.flush().map_err(unavailable)?;
     let failed = failed.load(Ordering::Relaxed);
     tracing::info!(target: "dupgate::cli", written, failed, "crawl written");
     if failed > 0 {

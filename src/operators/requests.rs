@@ -28,7 +28,7 @@ use crate::protocol::{
     RequestId, Stage, VerdictOffset, VerdictRecord,
 };
 use crate::record::{PartitionId, Source, Timestamp};
-use crate::topics::{ensure_logs, unavailable};
+use crate::topics::{ensure_logs, topic_error};
 use crate::{context, fatal};
 
 /// How long to wait for an event before the deadline is checked.
@@ -91,8 +91,8 @@ pub fn submit_to(
         submit_unanswered(previous, bodies, timeout)?;
     }
     let connection = context::connection(&settings.kafka);
-    let admin = Admin::of(&connection.admin(), brokers).map_err(unavailable)?;
-    ensure_logs(&admin, &log_names(settings), settings).map_err(unavailable)?;
+    let admin = Admin::of(&connection.admin(), brokers).map_err(topic_error)?;
+    ensure_logs(&admin, &log_names(settings), settings).map_err(topic_error)?;
 
     let clock = Clock::start();
     let offsets = Offsets::new(&connection.query(&settings.input.group), timeout).map_err(failure)?;

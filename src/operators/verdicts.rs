@@ -11,7 +11,7 @@ use dupgate_core::judge::{Difference, LogVerifier};
 
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::fatal::failure;
+use crate::fatal::{failure, unavailable};
 use crate::kafka::admin::LogNames;
 use crate::kafka::budget::ByteBudget;
 use crate::kafka::fingerprint_log::Requests;
@@ -85,7 +85,7 @@ pub fn read(
         let from = match extent {
             LogExtent::Kept => None,
             LogExtent::New => {
-                let kept = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
+                let kept = offsets.range(&partition).map_err(unavailable)?;
                 Some(VerdictOffset(kept.end))
             }
         };
@@ -219,7 +219,7 @@ fn begin(
     partition: PartitionId,
 ) -> Result<PartitionVerification, Fatal> {
     let requests = Requests::open(config, partition, REQUESTS_TIMEOUT).map_err(failure)?;
-    let first_request = requests.first().map_err(|error| Reason::Unavailable.because(error))?;
+    let first_request = requests.first().map_err(unavailable)?;
     let mut verifier = LogVerifier::default();
     if first_request > RequestOffset(0) {
         verifier.trust_the_trim();
@@ -239,7 +239,7 @@ impl PartitionVerification {
                     None
                 } else {
                     let requests_of = self.requests.between(from, batch.next_request);
-                    Some(requests_of.map_err(|error| Reason::Unavailable.because(error))?)
+                    Some(requests_of.map_err(unavailable)?)
                 }
             }
             VerdictRecord::Verdicts(_) | VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_) => None,

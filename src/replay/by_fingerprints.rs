@@ -14,8 +14,8 @@ use super::by_log::next_walk;
 use super::run::{Phase, Report, Run};
 use super::walk::{Step, Walk, diverged};
 use crate::context;
-use crate::error::{Fatal, Reason};
-use crate::fatal::failure;
+use crate::error::Fatal;
+use crate::fatal::{failure, unavailable};
 use crate::kafka::admin::LogNames;
 use crate::kafka::client::ClientSettings;
 use crate::kafka::fingerprint_log::{Requests, RequestsError};
@@ -136,7 +136,7 @@ struct Kept {
 impl Kept {
     /// Starts reading at the first request that is kept.
     fn open(config: &ClientSettings, offsets: &Offsets, partition: PartitionId) -> Result<Self, Fatal> {
-        let kept = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
+        let kept = offsets.range(&partition).map_err(unavailable)?;
         let name = format!("requests-{}", partition.number);
         let (first, end) = (RequestOffset(kept.start), RequestOffset(kept.end));
         let mut requests = Requests::open(config, partition, REQUESTS_TIMEOUT).map_err(failure)?;
@@ -162,7 +162,7 @@ impl Kept {
     fn read_beyond(&mut self, offset: RequestOffset) -> Result<(), Fatal> {
         while self.next < offset.next().min(self.end) {
             let Ok(read) = self.portions.recv() else { return Ok(()) };
-            let Portion { records, end } = read.map_err(|error| Reason::Unavailable.because(error))?;
+            let Portion { records, end } = read.map_err(unavailable)?;
             self.next = end;
             let records = records.into_iter();
             self.records

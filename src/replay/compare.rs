@@ -12,7 +12,7 @@ use super::walk::{self, LogStream};
 use crate::config::settings::Settings;
 use crate::context;
 use crate::error::{Fatal, Reason};
-use crate::fatal::{self, failure};
+use crate::fatal::{self, failure, unavailable};
 use crate::kafka::client::ClientSettings;
 use crate::kafka::inspector::ClusterInspector;
 use crate::kafka::offsets::Offsets;
@@ -80,7 +80,7 @@ impl Log {
         let mut open = VecDeque::new();
         for log in LogPartition::first(view.partitions) {
             let partition = walk::partition(&topic, log);
-            let kept = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
+            let kept = offsets.range(&partition).map_err(unavailable)?;
             open.push_back(Partition {
                 stream: LogStream::open(config, partition, VerdictOffset(kept.end))?,
                 rules: HashMap::new(),
@@ -153,7 +153,7 @@ impl Texts {
     /// The client rejects the positions.
     pub fn fetch(&mut self, sources: &[&Source]) -> Result<BTreeMap<Source, PageBytes>, Fatal> {
         let there: Vec<&Source> = sources.iter().copied().filter(|source| self.is_kept(source)).collect();
-        self.pages.fetch(&there).map_err(|error| Reason::Unavailable.because(error))
+        self.pages.fetch(&there).map_err(unavailable)
     }
 
     /// Returns whether the input holds this offset, to avoid waiting for deleted records.

@@ -19,7 +19,7 @@ use super::files::{self, FileEvent};
 use crate::clock::Clock;
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
-use crate::fatal::failure;
+use crate::fatal::{failure, unavailable};
 use crate::kafka::admin::{Admin, Brokers};
 use crate::kafka::budget::{ByteBudget, Permit};
 use crate::kafka::client::ClientSettings;
@@ -328,8 +328,7 @@ pub(super) fn still_there(offsets: &Offsets, extents: &Extents) -> Result<(), Fa
             continue;
         }
         let Range { start: from, end: to } = *extent;
-        let Range { start: first, end } =
-            offsets.range(partition).map_err(|error| Reason::Unavailable.because(error))?;
+        let Range { start: first, end } = offsets.range(partition).map_err(unavailable)?;
         if end < to {
             let why = anyhow::anyhow!(
                 "{partition} ends at offset {end}, before the end of the range ({to}): the topic was recreated after the plan was made"
@@ -360,11 +359,11 @@ pub(super) fn outputs(plan: &Plan, settings: &Settings) -> Result<Outputs, Fatal
         settings.input.topics = Topics::Names(Vec::new());
     }
     let admin =
-        Admin::of(&context::connection(&settings.kafka).admin(), Brokers::Cluster).map_err(topics::unavailable)?;
-    let mut outputs = topics::outputs(&admin, &settings, plan.scheme.clone()).map_err(topics::unavailable)?;
+        Admin::of(&context::connection(&settings.kafka).admin(), Brokers::Cluster).map_err(topics::topic_error)?;
+    let mut outputs = topics::outputs(&admin, &settings, plan.scheme.clone()).map_err(topics::topic_error)?;
     // For a pattern, the plan lists the topics.
     for topic in plan.input.iter().map(|range| &range.topic).collect::<BTreeSet<_>>() {
-        let partitions = admin.expect_topic(topic).map_err(topics::unavailable)?;
+        let partitions = admin.expect_topic(topic).map_err(topics::topic_error)?;
         outputs.partition_counts.learn(Arc::from(topic.as_str()), partitions);
     }
     if plan.into == Target::Live {

@@ -21,7 +21,7 @@ use super::{QUERY_TIMEOUT, feed, files};
 use crate::clock::{Clock, wall_time};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::fatal::{self, failure};
+use crate::fatal::{self, failure, unavailable};
 use crate::kafka::admin::LogNames;
 use crate::kafka::inspector::ClusterError;
 use crate::kafka::offsets::Offsets;
@@ -213,7 +213,6 @@ impl Planning<'_> {
 
     /// Plans to read partitions of the input.
     fn topics(&mut self, wanted: &Wanted, first: &Settings) -> Result<Scope, Fatal> {
-        let unavailable = |error| Reason::Unavailable.because(anyhow::Error::new(error));
         let partitions = self.partitions(wanted)?;
         let mut held = BTreeMap::new();
         for partition in &partitions {
@@ -344,9 +343,7 @@ impl Planning<'_> {
             RangeBound::Start => each(&|held| held.start),
             RangeBound::End => each(&|held| held.end),
             RangeBound::Offset(offset) => each(&|_| offset),
-            RangeBound::At(time) => {
-                self.offsets.at_time(partitions, time).map_err(|error| Reason::Unavailable.because(error))?
-            }
+            RangeBound::At(time) => self.offsets.at_time(partitions, time).map_err(unavailable)?,
         })
     }
 
@@ -390,7 +387,6 @@ impl Planning<'_> {
         let names = LogNames::new(&self.live.logs.prefix, &scheme);
         let view = self.store.inspector().topic(&names.verdicts).map_err(fatal::cluster_error)?;
         let Some(view) = view else { return Ok(Err(format!("topic `{}` does not exist", names.verdicts))) };
-        let unavailable = |error| Reason::Unavailable.because(anyhow::Error::new(error));
         // Queried before the ends of the log: the verdicts on delivered pages are before those ends.
         let committed = self.offsets.last_committed(&ranges.keys().cloned().collect()).map_err(unavailable)?;
         let mut found = Vec::new();
@@ -454,7 +450,7 @@ impl Planning<'_> {
     fn warn_of_trimmed_requests(&mut self, names: &LogNames, begins: &[Checkpoint]) -> Result<(), Fatal> {
         for (number, checkpoint) in (0..).zip(begins) {
             let partition = PartitionId::new(Arc::clone(&names.fingerprints), number);
-            let kept = self.offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
+            let kept = self.offsets.range(&partition).map_err(unavailable)?;
             let first = RequestOffset(kept.start);
             if first > checkpoint.next_request {
                 self.warnings.push(format!(
@@ -496,7 +492,7 @@ impl Planning<'_> {
         };
         let time = begins.minus(warm);
         let partitions: BTreeSet<PartitionId> = ranges.keys().cloned().collect();
-        let places = self.offsets.at_time(&partitions, time).map_err(|error| Reason::Unavailable.because(error))?;
+        let places = self.offsets.at_time(&partitions, time).map_err(unavailable)?;
         let mut warm_from = BTreeMap::new();
         for (partition, range) in ranges {
             let first = held.get(partition).map_or(0, |held| held.start);

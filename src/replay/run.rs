@@ -25,7 +25,7 @@ use crate::clock::Clock;
 use crate::config::settings::Settings;
 use crate::context;
 use crate::error::{Fatal, Reason};
-use crate::fatal::{self, failure};
+use crate::fatal::{self, failure, unavailable};
 use crate::kafka::client::ProducerSettings;
 use crate::kafka::inspector::ClusterError;
 use crate::kafka::offsets::Offsets;
@@ -516,7 +516,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
                 .partitions(&topics)
                 .map_err(|error| fatal::cluster_error(ClusterError::of_topics(&error, &topics)))?;
         }
-        self.offsets.lag_in_records(&partitions).map_err(|error| Reason::Unavailable.because(error))
+        self.offsets.lag_in_records(&partitions).map_err(unavailable)
     }
 
     /// Returns how many variants, from the first on, write their verdicts: one or none.
@@ -538,7 +538,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             return Ok(None);
         }
         let partition = walk::partition(&Arc::from(self.plan.own_verdicts()), log);
-        let kept = self.offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
+        let kept = self.offsets.range(&partition).map_err(unavailable)?;
         let config = context::connection(&self.live.kafka).bounded_follower(&self.plan.own_group());
         LogStream::open(&config, partition, VerdictOffset(kept.end)).map(Some)
     }

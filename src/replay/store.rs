@@ -13,7 +13,7 @@ use super::{QUERY_TIMEOUT, TRANSACTION};
 use crate::config::settings::{Settings, Topics};
 use crate::context;
 use crate::error::{Fatal, Reason};
-use crate::fatal::{self, ended, failure};
+use crate::fatal::{self, ended, failure, unavailable};
 use crate::kafka::client::{ConnectionSettings, ProducerSettings};
 use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicPlan, end_open_transaction};
 use crate::kafka::offsets::{Committed, Offsets};
@@ -187,7 +187,7 @@ impl Store {
         // Read first, because the replay may end meanwhile: then its last commit decides.
         let lock = ProcessLock::state(&self.lock_path(id));
         let known = self.offsets(&plan)?.last_committed(&plan.committed_at());
-        let stored = self.judged(stored(plan, known.map_err(|error| Reason::Unavailable.because(error))?)?)?;
+        let stored = self.judged(stored(plan, known.map_err(unavailable)?)?)?;
         Ok(Stored { state: stored.state.on_this_machine(lock), ..stored })
     }
 
@@ -248,7 +248,7 @@ impl Store {
     /// No coordinator answers.
     pub fn progress(&self, plan: Plan) -> Result<Stored, Fatal> {
         let known = self.offsets(&plan)?.committed(&plan.committed_at());
-        self.judged(stored(plan, known.map_err(|error| Reason::Unavailable.because(error))?)?)
+        self.judged(stored(plan, known.map_err(unavailable)?)?)
     }
 
     /// If the group has no offsets, the written records show whether it ever had any.
@@ -274,7 +274,7 @@ impl Store {
             let Some(view) = self.inspector.topic(&name).map_err(fatal::cluster_error)? else { continue };
             for log in LogPartition::first(view.partitions) {
                 let partition = PartitionId::new(name.as_str(), log.number());
-                let kept = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
+                let kept = offsets.range(&partition).map_err(unavailable)?;
                 if kept.end == 0 {
                     continue;
                 }
@@ -299,7 +299,7 @@ impl Store {
         let pages = Pages::open(&self.connection.follower(&self.group), QUERY_TIMEOUT).map_err(failure)?;
         for offset in (1..kept.end).rev() {
             let place = partition.at(offset);
-            let found = pages.fetch(&[&place]).map_err(|error| Reason::Unavailable.because(error))?;
+            let found = pages.fetch(&[&place]).map_err(unavailable)?;
             let Some(page) = found.into_values().next() else { continue };
             let is_of_plan = page.headers.iter().any(|(name, of)| name == DONE && of == plan.hash.as_bytes());
             if let (true, Some(value)) = (is_of_plan, page.value) {

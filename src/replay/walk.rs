@@ -14,7 +14,7 @@ use dupgate_core::judge::Diverged;
 use dupgate_core::replay::{InputRange, LogOrder, LogRange, Mark, Marks, Next, Plan};
 
 use crate::error::{Fatal, Reason};
-use crate::fatal::failure;
+use crate::fatal::{failure, unavailable};
 use crate::kafka::budget::ByteBudget;
 use crate::kafka::client::ClientSettings;
 use crate::kafka::offsets::Offsets;
@@ -322,7 +322,7 @@ pub(super) fn is_judged_before(checkpoint: &Checkpoint, partition: &PartitionId,
 pub(super) fn expect_kept(plan: &Plan, offsets: &Offsets, config: &ClientSettings, marks: &Marks) -> Result<(), Fatal> {
     for range in &plan.verdict_log {
         let (partition, LogRange { first: planned, end, .. }) = (range.id(), range);
-        let kept = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
+        let kept = offsets.range(&partition).map_err(unavailable)?;
         let first = VerdictOffset(kept.start);
         if first <= *planned || planned >= end {
             continue;

@@ -15,7 +15,7 @@ use dupgate_core::worker::{Output, OutputKind, PageOutcome};
 
 use crate::clock::Clock;
 use crate::error::{Fatal, Reason};
-use crate::fatal::{ended, failure};
+use crate::fatal::{ended, failure, unavailable};
 use crate::kafka::budget::InFlight;
 use crate::kafka::client::ClientSettings;
 use crate::kafka::errors::denied_in;
@@ -337,7 +337,7 @@ impl Writer {
         let Some(last) = self.uncommitted.last_in_flight() else { return Ok(false) };
         let at = &self.settings.total_at;
         let known = self.offsets.committed(&[at.clone()].into());
-        let known = known.map_err(|error| Reason::Unavailable.because(error))?;
+        let known = known.map_err(unavailable)?;
         let total =
             known.get(at).and_then(Option::as_ref).and_then(|known| CommitMetadata::read(&known.metadata).total);
         Ok(total.is_some_and(|total| total.batches == last.total.batches))

@@ -16,6 +16,7 @@ use crate::config::settings::Settings;
 use crate::context;
 use crate::crawl::Summary;
 use crate::error::{Fatal, Reason};
+use crate::fatal::unavailable;
 use crate::kafka::admin::{Admin, Brokers, LogNames};
 use crate::kafka::client::{BATCH_BYTES, ProducerSettings};
 use crate::kafka::demo::InProcessBroker;
@@ -92,17 +93,15 @@ fn free_port(usual: u16) -> u16 {
 }
 
 fn make_topics(broker: Option<&InProcessBroker>, settings: &Settings, inputs: &[String]) -> Result<(), Fatal> {
-    let unavailable = |error: anyhow::Error| Reason::Unavailable.because(error);
     let output = &settings.output;
     let outputs = [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten();
     let data: Vec<&String> = inputs.iter().chain(outputs).collect();
     let Some(broker) = broker else {
-        let admin =
-            Admin::new(&context::connection(&settings.kafka).admin()).map_err(|error| unavailable(error.into()))?;
+        let admin = Admin::new(&context::connection(&settings.kafka).admin()).map_err(unavailable)?;
         return data
             .into_iter()
             .try_for_each(|topic| admin.ensure_topic(topic, usize::from(PARTITIONS)))
-            .map_err(|error| unavailable(error.into()));
+            .map_err(unavailable);
     };
     // The in-process broker does not create topics at a client's request, so create the logs here, too.
     let names = LogNames::new(&settings.logs.prefix, &settings.scheme().to_string());
@@ -110,7 +109,7 @@ fn make_topics(broker: Option<&InProcessBroker>, settings: &Settings, inputs: &[
     let made = data.into_iter().map(|topic| (topic.as_str(), i32::from(PARTITIONS)));
     made.chain([(&*names.fingerprints, logs), (&*names.verdicts, logs)])
         .try_for_each(|(topic, partitions)| broker.create_topic(topic, partitions))
-        .map_err(|error| unavailable(error.into()))
+        .map_err(unavailable)
 }
 
 fn run(args: &DemoArgs, settings: Settings, topics: &[String], brokers: Brokers) -> Result<Summary, Fatal> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::config::settings::{Settings, Topics};
 use crate::context;
 use crate::error::{Fatal, Reason};
-use crate::fatal::{self, failure};
+use crate::fatal::{self, failure, unavailable};
 use crate::kafka::admin::LogNames;
 use crate::kafka::inspector::{ClusterError, ClusterInspector};
 use crate::kafka::offsets::Offsets;
@@ -95,7 +95,6 @@ pub fn fits(running: &Settings, new: &Settings) -> Result<(), String> {
 /// The configurations do not fit each other, the running scheme has no log, or the cluster does not answer.
 pub fn draft(running: &Settings, new: &Settings, from: Option<RangeBound>) -> Result<Draft, Fatal> {
     fits(running, new).map_err(|why| Reason::Config.because(anyhow::anyhow!(why)))?;
-    let unavailable = |error| Reason::Unavailable.because(anyhow::Error::new(error));
     let connection = context::connection(&running.kafka);
     let group = &running.input.group;
     let inspector = ClusterInspector::new(&connection, group, QUERY_TIMEOUT).map_err(fatal::cluster_error)?;

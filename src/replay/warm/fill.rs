@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::config::settings::Settings;
 use crate::context::{self, ServiceContext};
 use crate::error::{Fatal, Reason};
-use crate::fatal::{self, failure};
+use crate::fatal::{self, failure, unavailable};
 use crate::kafka::admin::LogNames;
 use crate::kafka::budget::{ByteBudget, Permit};
 use crate::kafka::client::ClientSettings;
@@ -143,7 +143,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         }
         let offsets = Offsets::new(&connection.query(group), QUERY_TIMEOUT).map_err(failure)?;
         let input = offsets.partitions(&context.input_topics());
-        let input = input.map_err(|error| Reason::Unavailable.because(error))?;
+        let input = input.map_err(unavailable)?;
         let (was, will) = (&running.record, &context.settings.record);
         let same_time = was.event_time == will.event_time
             && (will.event_time == EventTime::Record || was.fields.fetched_at == will.fields.fetched_at);
@@ -325,7 +325,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
                 Err(error) if self.lag_seen.is_some() => {
                     tracing::warn!(target: "dupgate::replay", %error, "lag of the service is unknown");
                 }
-                Err(error) => return Err(Reason::Unavailable.because(error)),
+                Err(error) => return Err(unavailable(error)),
             }
             self.lag_seen = Some(now);
         }
