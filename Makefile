@@ -38,7 +38,7 @@ test: ## Run all tests, including those against a real Kafka
 	RUST_TEST_THREADS=$(THREADS) $(CARGO) test --locked --workspace
 
 check: lint ## Before a commit: format, lints, pure crates, documents; no broker, a minute after the first build
-	$(CARGO) test --locked --quiet -p dupgate-core -p dupgate-index -p dupgate-lab --lib
+	$(CARGO) test --locked --quiet -p dupgate-core -p dupgate-index -p dupgate-lab -p dupgate-segmenter --lib
 	$(CARGO) test --locked --quiet --test architecture --test consistency
 
 lint: ## Check formatting and clippy, with warnings denied

@@ -8,6 +8,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::io::BufReader;
 use std::sync::{Arc, LazyLock};
 
+use dupgate_segmenter::DICTIONARY;
 use flate2::read::GzDecoder;
 use jieba_rs::Jieba;
 use unicode_segmentation::UnicodeSegmentation;
@@ -200,15 +201,12 @@ fn runs_of_clusters<'t>(text: &'t str, each: &mut impl FnMut(&'t str)) {
     }
 }
 
-/// `dict.txt` of `jieba-rs` 0.11.0, unchanged. Another dictionary gives other words, so it is part of the scheme.
-const PACKED: &[u8] = include_bytes!("dict_zh.txt.gz");
-
 /// Returns the segmenter. It is loaded when it is first needed, once for the whole process, which takes a tenth of a second.
 #[must_use]
 pub fn segmenter() -> &'static Jieba {
     static JIEBA: LazyLock<Jieba> = LazyLock::new(|| {
         // The dictionary is part of the program: that it can be read is tested.
-        Jieba::with_dict(&mut BufReader::new(GzDecoder::new(PACKED))).unwrap_or_else(|_| Jieba::empty())
+        Jieba::with_dict(&mut BufReader::new(GzDecoder::new(DICTIONARY))).unwrap_or_else(|_| Jieba::empty())
     });
     &JIEBA
 }
@@ -421,10 +419,11 @@ mod tests {
         }
     }
 
+    /// Another dictionary gives other words, so it is part of the scheme.
     #[test]
     fn the_dictionary_is_that_of_the_library() {
         let mut words = String::new();
-        GzDecoder::new(PACKED).read_to_string(&mut words).unwrap();
+        GzDecoder::new(DICTIONARY).read_to_string(&mut words).unwrap();
         assert_eq!(words.lines().count(), 349_045);
         assert_eq!(xxhash_rust::xxh3::xxh3_64(words.as_bytes()), 0xb3c0_2213_c9d2_22d3);
         let jieba = segmenter();
