@@ -71,7 +71,8 @@ pub struct Word<'s> {
 }
 
 impl Analyzer {
-    /// Loads dictionaries and word lists. Costs a good part of a second the first time.
+    /// Loads word lists, which takes some milliseconds the first time; with words of the user also jieba-rs, which takes a
+    /// tenth of a second or two.
     ///
     /// # Errors
     ///

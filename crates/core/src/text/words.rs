@@ -1,14 +1,15 @@
 //! Normalised text -> words, and how rare a word is.
 //!
-//! The segmenter with the Chinese dictionary of `jieba-rs`, compressed with gzip so that no C library is needed to
-//! unpack it.
+//! `dupgate-segmenter` cuts Han text into the words of `jieba-rs`, which itself is loaded only if there are words of the
+//! user, or if it is to cut all text.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io::BufReader;
 use std::sync::{Arc, LazyLock};
 
-use dupgate_segmenter::DICTIONARY;
+use dupgate_segmenter::{DICTIONARY, Piece, Scratch};
 use flate2::read::GzDecoder;
 use jieba_rs::Jieba;
 use unicode_segmentation::UnicodeSegmentation;
@@ -102,13 +103,19 @@ impl Cutter {
             }
             Segmenter::Auto => {
                 let mut cut_by = CutBy::Unicode;
-                for Run { han, text } in runs(text) {
-                    if han {
+                let each = |piece| match piece {
+                    Piece::Word(word) => {
                         cut_by = CutBy::Jieba;
-                        self.jieba().cut(text, self.hmm).into_iter().for_each(|token| each(token.word));
-                    } else {
-                        unicode_words(text, &mut each);
+                        each(word);
                     }
+                    Piece::Other(text) => unicode_words(text, &mut each),
+                };
+                if let Some(jieba) = &self.own {
+                    cut_with(jieba, text, self.hmm, each);
+                } else {
+                    let mut scratch = SCRATCH.take();
+                    dupgate_segmenter::cut(text, self.hmm, &mut scratch, each);
+                    SCRATCH.set(scratch);
                 }
                 cut_by
             }
@@ -116,6 +123,22 @@ impl Cutter {
                 unicode_words(text, &mut each);
                 CutBy::Unicode
             }
+        }
+    }
+}
+
+thread_local! {
+    /// Taken while a text is cut.
+    static SCRATCH: Cell<Scratch> = Cell::default();
+}
+
+/// Does what [`dupgate_segmenter::cut`] does, with the dictionary of `jieba`.
+fn cut_with<'t>(jieba: &Jieba, text: &'t str, hmm: bool, mut each: impl FnMut(Piece<'t>)) {
+    for Run { han, text } in runs(text) {
+        if han {
+            jieba.cut(text, hmm).into_iter().for_each(|token| each(Piece::Word(token.word)));
+        } else {
+            each(Piece::Other(text));
         }
     }
 }
@@ -201,7 +224,8 @@ fn runs_of_clusters<'t>(text: &'t str, each: &mut impl FnMut(&'t str)) {
     }
 }
 
-/// Returns the segmenter. It is loaded when it is first needed, once for the whole process, which takes a tenth of a second.
+/// Returns the segmenter `jieba-rs`. It is loaded when it is first needed, once for the whole process, which takes a tenth
+/// of a second.
 #[must_use]
 pub fn segmenter() -> &'static Jieba {
     static JIEBA: LazyLock<Jieba> = LazyLock::new(|| {
@@ -417,6 +441,24 @@ mod tests {
             unicode_words(&text, &mut |word| pieces.push(word));
             prop_assert_eq!(pieces, whole);
         }
+
+        #[test]
+        fn words_of_han_text_are_those_of_the_library(
+            text in "([\u{4e00}-\u{9fff}]{1,6}|[一不中了人他以会但住作出分到前区又和国在地天学安家得心所]{1,9}|\
+                      [\u{3400}\u{f900}\u{20000}\u{2fa1f}\u{31350}]|[a ，カで]){0,30}",
+            hmm: bool,
+        ) {
+            static LIBRARY: LazyLock<Arc<Jieba>> = LazyLock::new(|| Arc::new(segmenter().clone()));
+            let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+            Cutter::new(Segmenter::Auto, None, hmm).words(&text, |word| ours.push(word));
+            Cutter::new(Segmenter::Auto, Some(LIBRARY.clone()), hmm).words(&text, |word| theirs.push(word));
+            prop_assert_eq!(ours, theirs);
+        }
+    }
+
+    #[test]
+    fn both_crates_agree_on_what_is_han() {
+        assert!(('\0'..=char::MAX).all(|c| is_han(c) == dupgate_segmenter::is_han(c)));
     }
 
     /// Another dictionary gives other words, so it is part of the scheme.
