@@ -356,8 +356,8 @@ fn no_files_import_each_other_in_a_circle() {
     for src in crates() {
         let imports = files_of(&src).imports();
         let count: usize = imports.values().map(BTreeSet::len).sum();
-        // The segmenter has four files.
-        let least = if src.ends_with("segmenter/src") { 4 } else { 11 };
+        // The segmenter has four files, two of which use the third.
+        let least = if src.ends_with("segmenter/src") { 2 } else { 11 };
         assert!(count >= least, "{count} imports below {}", src.display());
         let circle = circle(&imports);
         assert_eq!(circle, None, "below {}: each imports the next, and the last the first", src.display());
