@@ -35,6 +35,8 @@ struct Run {
     cpu: f64,
     seconds: f64,
     threads: BTreeMap<String, f64>,
+    /// CPU of the broker meanwhile; 0 for one that the bench has not started.
+    broker: f64,
 }
 
 /// Measures rate and CPU; prints both tables.
@@ -49,10 +51,12 @@ pub(crate) fn run(broker: &Broker, scale: &Scale, floors: &mut Vec<Floor>) -> (V
         cores()
     );
     println!("{:<8} {:>14} {:>14} {:>8}", "round", "dupgate rec/s", "copy rec/s", "ratio");
-    let (mut runs, mut copies) = (Vec::new(), Vec::new());
+    let (mut runs, mut copies, mut brokers) = (Vec::new(), Vec::new(), Vec::new());
     for turn in 1..=scale.turns {
         let run = serve(broker, &input, pages);
+        let before = broker.cpu();
         let copy = bus::rate(&copy::run(broker, &settings, &input, pages), pages);
+        brokers.push(broker.cpu() - before);
         println!("{turn:<8} {:>14.0} {copy:>14.0} {:>8.3}", run.rate, run.rate / copy);
         runs.push(run);
         copies.push(copy);
@@ -67,7 +71,7 @@ pub(crate) fn run(broker: &Broker, scale: &Scale, floors: &mut Vec<Floor>) -> (V
     });
     let sample: Vec<_> = crawl().take(pages.min(scale.pure_pages)).collect();
     let pure = pure::measure(&settings, &sample);
-    (end_to_end, cpu(&runs, start_cpu, pages, pure, floors))
+    (end_to_end, cpu(&runs, start_cpu, median(brokers), pages, pure, floors))
 }
 
 /// What a start costs before the first page: dictionaries, clients, groups. Returns the settings too.
@@ -82,25 +86,29 @@ fn idle_start(broker: &Broker) -> (Settings, f64) {
 }
 
 fn serve(broker: &Broker, input: &str, pages: usize) -> Run {
-    let start = std::time::Instant::now();
+    let (start, before) = (std::time::Instant::now(), broker.cpu());
     let mut service = Service::start(broker, input);
     let group = service.group.clone();
     let looks = bus::follow(broker, &group, input, pages, || service.lives());
     let cpu = process_cpu(service.pid()).unwrap();
     let threads = threads_cpu(service.pid());
+    let broker = broker.cpu() - before;
     service.stop();
     Run {
         rate: bus::rate(&looks, pages),
         cpu,
         seconds: looks.last().unwrap().at.duration_since(start).as_secs_f64(),
         threads,
+        broker,
     }
 }
 
-fn cpu(runs: &[Run], start_cpu: f64, pages: usize, pure: Pure, floors: &mut Vec<Floor>) -> Value {
+/// `copy_broker` is the CPU of the broker for the copy.
+fn cpu(runs: &[Run], start_cpu: f64, copy_broker: f64, pages: usize, pure: Pure, floors: &mut Vec<Floor>) -> Value {
     let micros = |seconds: f64| seconds * 1e6 / pages as f64;
     let process = median(runs.iter().map(|run| micros(run.cpu - start_cpu)));
     let ratio = process / pure.all();
+    let (broker, copy_broker) = (micros(median(runs.iter().map(|run| run.broker))), micros(copy_broker));
     println!("CPU: microseconds a page, over the runs above; a start without pages ({start_cpu:.2} s) is taken off");
     println!(
         "{:<24} {:>8.1}\n{:<24} {:>8.1}  (read {:.1}, codec {:.1}, judge {:.1}; {} threads at once)\n{:<24} {ratio:>8.2}",
@@ -114,6 +122,7 @@ fn cpu(runs: &[Run], start_cpu: f64, pages: usize, pure: Pure, floors: &mut Vec<
         cores(),
         "ratio"
     );
+    println!("{:<24} {broker:>8.1}  (for the copy {copy_broker:.1})", "broker");
     println!("  by thread (start included):");
     let mut threads: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for (name, cpu) in runs.iter().flat_map(|run| &run.threads) {
@@ -128,7 +137,8 @@ fn cpu(runs: &[Run], start_cpu: f64, pages: usize, pure: Pure, floors: &mut Vec<
     println!();
     floors.push(Floor::at_most("CPU of the process, in times of its pure stages", CPU_FLOOR, ratio));
     json!({
-        "process_us": round(process), "pure_us": round(pure.all()), "ratio": round(ratio), "start_seconds": round(start_cpu),
+        "process_us": round(process), "pure_us": round(pure.all()), "ratio": round(ratio), "broker_us": round(broker),
+        "copy_broker_us": round(copy_broker), "start_seconds": round(start_cpu),
         "pure": { "read_us": round(pure.read), "codec_us": round(pure.codec), "judge_us": round(pure.judge) },
         "threads_us": threads,
     })
