@@ -41,15 +41,16 @@ fn delete_under_load(deleted: &str, said: &str) {
         "processing": { "max_in_flight_bytes": "1MiB" },
     });
     let mut instances = ["one", "two"].map(|name| site.start_with(name, settings.clone()));
-    produce(broker, &site.input, 0, &pages(0..600));
-    wait::until("half of the pages", || (count(broker, &site.unique) > 300).then_some(()));
-    produce(broker, &site.input, 1, &pages(600..800));
+    // So many that most of them are not yet asked about when the first ones have come out.
+    produce(broker, &site.input, 0, &pages(0..3_000));
+    wait::until("the first pages", || (count(broker, &site.unique) > 300).then_some(()));
+    produce(broker, &site.input, 1, &pages(3_000..3_200));
     recreate(&site, deleted);
-    produce(broker, &site.input, 0, &pages(800..1_000));
-    wait::within(LIMIT, "all pages", || (count(broker, &site.unique) >= 1_003).then_some(()));
-    let records = committed(broker, &site.unique, 1_003);
+    produce(broker, &site.input, 0, &pages(3_200..3_400));
+    wait::within(LIMIT, "all pages", || (count(broker, &site.unique) >= 3_403).then_some(()));
+    let records = committed(broker, &site.unique, 3_403);
     let sources: BTreeSet<String> = records.iter().map(|record| record.header("dupgate.source").concat()).collect();
-    assert_eq!((records.len(), sources.len()), (1_003, 1_003), "each page once");
+    assert_eq!((records.len(), sources.len()), (3_403, 3_403), "each page once");
     for instance in &mut instances {
         assert_eq!(instance.has_ended(), None);
     }
