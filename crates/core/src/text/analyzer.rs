@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::extract::{Extraction, Limits};
 use super::normalize::{Normalizer, TextUrls, is_han};
 use super::settings::{HtmlText, Segmenter, Settings, StopWords};
-use super::words::{CutBy, Cutter, IdentityHasher, segmenter};
+use super::words::{CutBy, Cutter, IdentityHasher, load_jieba};
 use super::{extract, head};
 use crate::record::{Body, Reject, Rejection};
 
@@ -193,7 +193,7 @@ pub(super) fn lines_of(list: &str) -> impl Iterator<Item = (usize, &str)> {
 
 /// Adds words to the library's dictionary, in normalised form.
 fn jieba_with(words: &str, normalizer: &Normalizer) -> Result<Jieba, SettingsError> {
-    let mut jieba = segmenter().clone();
+    let mut jieba = load_jieba();
     let mut word = String::new();
     for (line, text) in lines_of(words) {
         let mut parts = text.split_whitespace();

@@ -15,7 +15,7 @@ use jieba_rs::Jieba;
 use unicode_segmentation::UnicodeSegmentation;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::normalize::{self, is_han};
+use super::normalize::{self, is_han, stretches};
 use super::settings::Segmenter;
 
 /// What cut a text into words.
@@ -49,28 +49,7 @@ pub struct Run<'t> {
 
 /// Cuts a text where Han characters begin or end. Together the runs are the text.
 pub fn runs(text: &str) -> impl Iterator<Item = Run<'_>> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        let han = is_han(rest.chars().next()?);
-        let length = if han { rest.find(|c| !is_han(c)) } else { first_han(rest) };
-        let (run, after) = rest.split_at(length.unwrap_or(rest.len()));
-        rest = after;
-        Some(Run { han, text: run })
-    })
-}
-
-/// Returns where the first Han character begins. Only the characters that begin with such a byte as Han characters do are
-/// decoded: few others do.
-fn first_han(text: &str) -> Option<usize> {
-    const LEAST: u8 = 0xe3;
-    let mut at = 0;
-    loop {
-        at += text.as_bytes().get(at..)?.iter().position(|byte| *byte >= LEAST)?;
-        if text.get(at..)?.chars().next().is_some_and(is_han) {
-            return Some(at);
-        }
-        at += 1;
-    }
+    stretches(text, is_han).map(|(han, text)| Run { han, text })
 }
 
 /// Cuts text into words.
@@ -228,11 +207,14 @@ fn runs_of_clusters<'t>(text: &'t str, each: &mut impl FnMut(&'t str)) {
 /// of a second.
 #[must_use]
 pub fn segmenter() -> &'static Jieba {
-    static JIEBA: LazyLock<Jieba> = LazyLock::new(|| {
-        // The dictionary is part of the program: that it can be read is tested.
-        Jieba::with_dict(&mut BufReader::new(GzDecoder::new(DICTIONARY))).unwrap_or_else(|_| Jieba::empty())
-    });
+    static JIEBA: LazyLock<Jieba> = LazyLock::new(load_jieba);
     &JIEBA
+}
+
+/// Loads `jieba-rs` with its own dictionary.
+pub(super) fn load_jieba() -> Jieba {
+    // The dictionary is part of the program: that it can be read is tested.
+    Jieba::with_dict(&mut BufReader::new(GzDecoder::new(DICTIONARY))).unwrap_or_else(|_| Jieba::empty())
 }
 
 /// Uses the hash of a word as it is, because it is well mixed already.
@@ -267,7 +249,7 @@ const QUARTER: u32 = ONE / 4;
 const RARE: u32 = 46 * QUARTER;
 
 static TABLE: LazyLock<Rarities> = LazyLock::new(|| {
-    let mut table = Rarities::default();
+    let mut table = Rarities(vec![0; Rarities::SLOTS]);
     for line in include_str!("idf_zh.txt").lines() {
         let mut words = line.split(' ');
         let Some(quarters) = words.next().and_then(|number| number.parse::<u8>().ok()) else { continue };
@@ -278,23 +260,14 @@ static TABLE: LazyLock<Rarities> = LazyLock::new(|| {
 
 /// A table of bytes by the hashes of words, in an array as small as the caches want it: a look-up waits for memory once.
 /// The upper 56 bits of a hash are kept beside the byte; the lower ones decide the place (linear probing).
-struct Rarities {
-    slots: Vec<u64>,
-    len: usize,
-}
-
-impl Default for Rarities {
-    fn default() -> Self {
-        Self { slots: vec![0; Self::SLOTS], len: 0 }
-    }
-}
+struct Rarities(Vec<u64>);
 
 impl Rarities {
     /// About two thirds of them are taken.
     const SLOTS: usize = 1 << 16;
     const BYTE: u64 = 0xff;
 
-    /// Returns the slots in which a hash can be, in the order of search, endlessly.
+    /// Returns all slots in the order in which a hash is searched for.
     fn places(hash: u64) -> impl Iterator<Item = usize> {
         #[expect(clippy::cast_possible_truncation, reason = "the lower bits are wanted")]
         let first = hash as usize;
@@ -302,15 +275,14 @@ impl Rarities {
     }
 
     fn insert(&mut self, hash: u64, byte: u8) {
-        let free = Self::places(hash).find(|place| self.slots.get(*place) == Some(&0));
-        if let Some(slot) = free.and_then(|place| self.slots.get_mut(place)) {
+        let free = Self::places(hash).find(|place| self.0.get(*place) == Some(&0));
+        if let Some(slot) = free.and_then(|place| self.0.get_mut(place)) {
             *slot = hash & !Self::BYTE | u64::from(byte);
-            self.len += 1;
         }
     }
 
     fn get(&self, hash: u64) -> Option<u8> {
-        let slots = Self::places(hash).filter_map(|place| self.slots.get(place));
+        let slots = Self::places(hash).filter_map(|place| self.0.get(place));
         let found = slots.copied().find(|slot| *slot == 0 || (slot ^ hash) & !Self::BYTE == 0)?;
         let [.., byte] = found.to_be_bytes();
         (found != 0).then_some(byte)
@@ -490,7 +462,7 @@ mod tests {
 
     #[test]
     fn the_table_is_whole() {
-        assert_eq!(TABLE.len, 44_337);
+        assert_eq!(TABLE.0.iter().filter(|slot| **slot != 0).count(), 44_337);
         let lines = include_str!("idf_zh.txt").lines().filter(|line| !line.starts_with('#'));
         for (quarters, words) in lines.filter_map(|line| line.split_once(' ')) {
             for word in words.split(' ') {
