@@ -4,13 +4,13 @@ use dom_query::{Document, NodeRef};
 use dom_smoothie::{Config, Readability, TextMode};
 
 use super::head::title_of;
-use super::markup::{HIDDEN, INLINE, LISTS, Piece, Place, READINGS, decode_into, pieces, without_long_tokens};
-use super::nesting::{HasLong, MAX_ESCAPING, Shape, escaping_cost, is_any};
+use super::markup::{HIDDEN, INLINE, LISTS, Piece, Place, READINGS, decode_into, is_any, pieces};
+use super::minify::{MAX_ESCAPING, Minified, Shape, escaping_cost, minified};
 use super::normalize::non_whitespace_chars;
 use super::outline::Outline;
 use super::settings::HtmlText;
 use super::tree::MAX_ATTRIBUTES;
-use super::{consent, frame, head, nesting, tree};
+use super::{consent, frame, head, tree};
 
 /// Main text shorter than this many bytes is not trusted; all visible text is used instead. Visible text shorter than
 /// this does not identify a page, so the title is added.
@@ -77,61 +77,76 @@ pub(super) struct Limits {
 
 /// Extracts the text of an HTML page.
 pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> (String, Extraction) {
-    let with_shadows = tree::shadow_roots_shown(html);
-    let html = with_shadows.as_deref().unwrap_or(html);
-    text_of_tree(html, wanted, limits.max_nesting)
-        .unwrap_or_else(|| (text_without_tree(html, limits.max_bytes), Extraction::Stripped))
+    let page = minified(html, limits.max_nesting, false);
+    let seen = Seen::of(&page, limits);
+    if page.is_mostly_noscript(seen.characters()) {
+        let page = minified(html, limits.max_nesting, true);
+        return Seen::of(&page, limits).text(&page.html, wanted);
+    }
+    seen.text(&page.html, wanted)
 }
 
-/// Returns the text between the tags of a page, with its `noscript` or its title where there is hardly any other.
-fn text_without_tree(html: &str, max_bytes: usize) -> String {
-    let mut text = stripped_text(html, max_bytes);
-    if let Some(html) = tree::noscript_shown(html, non_whitespace_chars(&text)) {
-        text = stripped_text(&html, max_bytes);
-    }
-    add_title(&mut text, html);
-    text
+/// What a reader of a page sees.
+enum Seen {
+    /// In its tree, which is at most so deep.
+    Tree(Document, usize, Visible),
+    /// Between its tags, because its tree would be too deep or too large.
+    Stripped(String),
 }
 
-/// Builds the tree of the page and extracts its text; `None` if the tree would be too deep or too large.
-fn text_of_tree(html: &str, wanted: HtmlText, max_nesting: usize) -> Option<(String, Extraction)> {
-    let (mut shape, HasLong(has_long)) = nesting::shape_of(html, max_nesting);
-    let shortened = has_long.then(|| without_long_tokens(html));
-    let html = shortened.as_deref().unwrap_or(html);
-    if has_long {
-        shape = nesting::shape_of(html, max_nesting).0;
+impl Seen {
+    fn of(page: &Minified, limits: Limits) -> Self {
+        Self::in_tree(page, limits.max_nesting)
+            .unwrap_or_else(|| Self::Stripped(stripped_text(&page.html, limits.max_bytes)))
     }
-    match shape {
-        Shape::TooDeep | Shape::TooCostly => return None,
-        Shape::Attributes(most) if most > MAX_ATTRIBUTES => return None,
-        Shape::Attributes(_) => {}
-    }
-    // The tree is deeper than the scan counted, because paragraphs, list items and cells come between the counted
-    // elements.
-    let max_depth = max_nesting.saturating_mul(2).saturating_add(64);
-    let page = tree::build(html, max_depth)?;
-    let mut visible = visible_text(&page, max_depth)?;
-    if let Some(html) = tree::noscript_shown(html, visible.running) {
-        return text_of_tree(&html, wanted, max_nesting);
-    }
-    let length = visible.text.trim().len();
-    add_title(&mut visible.text, html);
-    if wanted == HtmlText::AllText {
-        return Some((visible.text, Extraction::All));
-    }
-    let is_searched = length >= MIN_MAIN_TEXT && visible.escaping <= MAX_ESCAPING;
-    let main = match is_searched.then(|| main_text(page)).flatten() {
-        Some(notice) if consent::is_notice(&notice.text) || visible.is_frame(&notice) => {
-            main_text_without(&notice.text, html, max_depth, &visible)
+
+    fn in_tree(page: &Minified, max_nesting: usize) -> Option<Self> {
+        if !matches!(page.shape, Shape::Attributes(..=MAX_ATTRIBUTES)) {
+            return None;
         }
-        main => main
-            .map(|main| whole_text(&main, html, max_depth, &visible).unwrap_or(main))
-            .filter(|main| main.is_trusted(&visible, html)),
-    };
-    Some(match main {
-        Some(main) => (main.text, Extraction::Main),
-        None => (visible.text, Extraction::AllFallback),
-    })
+        // The tree is deeper than the pass counted, because paragraphs, list items and cells come between the counted
+        // elements.
+        let max_depth = max_nesting.saturating_mul(2).saturating_add(64);
+        let tree = tree::build(&page.html, max_depth)?;
+        let visible = visible_text(&tree, max_depth)?;
+        Some(Self::Tree(tree, max_depth, visible))
+    }
+
+    /// Counts the characters, without whitespace; in a tree, outside of links.
+    fn characters(&self) -> usize {
+        match self {
+            Self::Tree(.., visible) => visible.running,
+            Self::Stripped(text) => non_whitespace_chars(text),
+        }
+    }
+
+    fn text(self, html: &str, wanted: HtmlText) -> (String, Extraction) {
+        let (tree, max_depth, mut visible) = match self {
+            Self::Tree(tree, max_depth, visible) => (tree, max_depth, visible),
+            Self::Stripped(mut text) => {
+                add_title(&mut text, html);
+                return (text, Extraction::Stripped);
+            }
+        };
+        let length = visible.text.trim().len();
+        add_title(&mut visible.text, html);
+        if wanted == HtmlText::AllText {
+            return (visible.text, Extraction::All);
+        }
+        let is_searched = length >= MIN_MAIN_TEXT && visible.escaping <= MAX_ESCAPING;
+        let main = match is_searched.then(|| main_text(tree)).flatten() {
+            Some(notice) if consent::is_notice(&notice.text) || visible.is_frame(&notice) => {
+                main_text_without(&notice.text, html, max_depth, &visible)
+            }
+            main => main
+                .map(|main| whole_text(&main, html, max_depth, &visible).unwrap_or(main))
+                .filter(|main| main.is_trusted(&visible, html)),
+        };
+        match main {
+            Some(main) => (main.text, Extraction::Main),
+            None => (visible.text, Extraction::AllFallback),
+        }
+    }
 }
 
 /// Searches again for the article of a page, without the paragraphs of the cookie notice or footer that was taken for
@@ -173,7 +188,7 @@ fn whole_text(part: &MainText, html: &str, max_depth: usize, visible: &Visible) 
     remove_no_text(&page);
     // The trees of a page number their nodes alike.
     let root = NodeRef::new(whole.root, &page.tree);
-    let is_apart = |node: &NodeRef<'_>| node.node_name().is_some_and(|name| whole.is_apart(&name, node));
+    let is_apart = |node: &NodeRef<'_>| node.qual_name_ref().is_some_and(|name| whole.is_apart(&name.local, node));
     let apart: Vec<NodeRef<'_>> = root.descendants_it().filter(is_apart).collect();
     apart.iter().for_each(NodeRef::remove_from_parent);
     let (mut main, mut paragraph, mut links) = (MainText { text: String::new(), linked: 0 }, String::new(), 0);
@@ -190,7 +205,7 @@ fn whole_text(part: &MainText, html: &str, max_depth: usize, visible: &Visible) 
     walk(root, max_depth, |step| match step {
         Step::Text(node, inside) => {
             let text = node.text();
-            links += if inside.links > 0 { non_whitespace_chars(&text) } else { 0 };
+            links += if inside.is_link { non_whitespace_chars(&text) } else { 0 };
             paragraph.push_str(&text);
         }
         Step::Break | Step::Line => end(&mut paragraph, &mut links),
@@ -209,8 +224,9 @@ struct MainText {
 /// Removes what the library may take for the article, or for a part of it: forms, teasers inside links, and readings.
 fn remove_no_text(page: &Document) {
     let is_no_text = |node: &NodeRef<'_>| {
-        node.node_name().is_some_and(|name| {
-            READINGS.contains(&&*name) || frame::is_form(&name, node) || frame::is_linked_teaser(&name, node)
+        node.qual_name_ref().is_some_and(|name| {
+            let name = &*name.local;
+            READINGS.contains(&name) || frame::is_form(name, node) || frame::is_linked_teaser(name, node)
         })
     };
     let no_text: Vec<NodeRef<'_>> = page.root().descendants_it().filter(is_no_text).collect();
@@ -286,7 +302,7 @@ struct Paragraph<'a> {
 }
 
 impl Visible {
-    fn push<'a>(&mut self, node: NodeRef<'a>, inside: &Inside, paragraph: &mut Paragraph<'a>) {
+    fn push<'a>(&mut self, node: NodeRef<'a>, inside: Inside, paragraph: &mut Paragraph<'a>) {
         let text = node.text();
         let text = &*text;
         let bytes = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).count();
@@ -294,15 +310,15 @@ impl Visible {
             *paragraph = Paragraph { first: Some(node), start: self.text.len(), ..Paragraph::default() };
         }
         self.text.push_str(text);
-        if inside.links > 0 {
+        if inside.is_link {
             paragraph.linked += bytes;
         } else {
             paragraph.own += bytes;
             let characters = non_whitespace_chars(text);
             self.running += characters;
-            self.in_lists += if inside.lists > 0 { characters } else { 0 };
+            self.in_lists += if inside.is_list { characters } else { 0 };
         }
-        if inside.frames > 0 {
+        if inside.is_frame {
             self.frame.push_str(text);
         }
         self.escaping = self.escaping.saturating_add(escaping_cost(text.as_bytes()));
@@ -349,34 +365,31 @@ fn without_whitespace(text: &str) -> String {
 }
 
 /// One step through the visible content.
-enum Step<'a, 'i> {
-    /// A text node, and the elements around it.
-    Text(NodeRef<'a>, &'i Inside),
+enum Step<'a> {
+    /// A text node, and what is around it.
+    Text(NodeRef<'a>, Inside),
     /// A block begins or ends: words do not span it.
     Break,
     /// A line ends within a block.
     Line,
 }
 
-/// How many open elements of some kinds are around a node.
-#[derive(Default)]
+/// What is around a node.
+#[derive(Clone, Copy, Default)]
 struct Inside {
-    links: usize,
-    lists: usize,
-    frames: usize,
+    is_link: bool,
+    is_list: bool,
+    is_frame: bool,
 }
 
 impl Inside {
-    fn open(&mut self, element: &str, node: &NodeRef<'_>) {
-        self.links += usize::from(element == "a");
-        self.lists += usize::from(LISTS.contains(&element));
-        self.frames += usize::from(frame::is_frame(element, node));
-    }
-
-    fn close(&mut self, element: &str, node: &NodeRef<'_>) {
-        self.links -= usize::from(element == "a" && self.links > 0);
-        self.lists -= usize::from(LISTS.contains(&element) && self.lists > 0);
-        self.frames -= usize::from(self.frames > 0 && frame::is_frame(element, node));
+    /// Returns what is around the children of an element.
+    fn element(self, name: &str, node: &NodeRef<'_>) -> Self {
+        Self {
+            is_link: self.is_link || name == "a",
+            is_list: self.is_list || LISTS.contains(&name),
+            is_frame: self.is_frame || frame::is_frame(name, node),
+        }
     }
 }
 
@@ -396,30 +409,34 @@ fn visible_text(page: &Document, max_depth: usize) -> Option<Visible> {
 }
 
 /// Walks through the visible content of an element without recursion; `None` when it is deeper than `max_depth`.
-fn walk<'a>(root: NodeRef<'a>, max_depth: usize, mut see: impl FnMut(Step<'a, '_>)) -> Option<()> {
-    let (mut depth, mut inside) = (0_usize, Inside::default());
+fn walk<'a>(root: NodeRef<'a>, max_depth: usize, mut see: impl FnMut(Step<'a>)) -> Option<()> {
+    let mut inside = Inside::default();
+    // Of each open node: what is around it, and whether it is a block.
+    let mut open: Vec<(Inside, bool)> = Vec::new();
     let mut node = root;
     loop {
-        let mut shown = true;
-        let name = node.node_name();
-        if node.is_text() {
-            see(Step::Text(node, &inside));
-        } else if let Some(name) = &name {
-            shown = !HIDDEN.contains(&&**name);
-            if &**name == "br" {
-                see(Step::Line);
-            } else if !INLINE.contains(&&**name) {
-                see(Step::Break);
+        let (mut is_shown, mut is_block, mut within) = (true, false, inside);
+        if let Some(element) = node.qual_name_ref() {
+            let name = &*element.local;
+            is_block = !INLINE.contains(&name);
+            is_shown = !HIDDEN.contains(&name);
+            match name {
+                "br" => see(Step::Line),
+                _ if is_block => see(Step::Break),
+                _ => {}
             }
+            if is_shown {
+                within = inside.element(name, &node);
+            }
+        } else if node.is_text() {
+            see(Step::Text(node, inside));
         }
-        if shown && let Some(child) = node.first_child() {
-            depth += 1;
-            if depth > max_depth {
+        if is_shown && let Some(child) = node.first_child() {
+            if open.len() >= max_depth {
                 return None;
             }
-            if let Some(name) = &name {
-                inside.open(name, &node);
-            }
+            open.push((inside, is_block));
+            inside = within;
             node = child;
             continue;
         }
@@ -431,14 +448,10 @@ fn walk<'a>(root: NodeRef<'a>, max_depth: usize, mut see: impl FnMut(Step<'a, '_
                 node = sibling;
                 break;
             }
-            let Some(parent) = node.parent() else { return Some(()) };
-            node = parent;
-            depth = depth.saturating_sub(1);
-            if let Some(name) = node.node_name() {
-                inside.close(&name, &node);
-                if !INLINE.contains(&&*name) {
-                    see(Step::Break);
-                }
+            let (parent, (around, is_block)) = node.parent().zip(open.pop())?;
+            (node, inside) = (parent, around);
+            if is_block {
+                see(Step::Break);
             }
         }
     }
@@ -472,7 +485,7 @@ pub(super) fn stripped_text(html: &str, most: usize) -> String {
                 }
             }
             (Piece::Start(tag), None) => {
-                let name = tag.name.as_bytes();
+                let name = tag.name;
                 end_word(tag.name, &mut text);
                 shows_raw = is_any(name, &["xmp", "noembed", "noframes"]);
                 let empty = is_any(name, &["svg"]) && tag.is_closed();
@@ -488,7 +501,7 @@ pub(super) fn stripped_text(html: &str, most: usize) -> String {
 }
 
 fn end_word(element: &str, text: &mut String) {
-    if !text.ends_with('\n') && !is_any(element.as_bytes(), &INLINE) {
+    if !text.ends_with('\n') && !is_any(element, &INLINE) {
         text.push('\n');
     }
 }

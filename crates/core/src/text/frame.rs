@@ -174,11 +174,12 @@ pub(super) fn is_linked_teaser(element: &str, node: &NodeRef<'_>) -> bool {
         }
         if node.is_text() {
             let bytes = node.text().trim().len();
-            let is_heading = |node: NodeRef<'_>| node.node_name().is_some_and(|name| HEADINGS.contains(&&*name));
+            let is_heading =
+                |node: NodeRef<'_>| node.qual_name_ref().is_some_and(|name| HEADINGS.contains(&&*name.local));
             length += bytes;
             own += if node.ancestors_it(Some(3)).any(is_heading) { 0 } else { bytes };
-        } else if let Some(name) = node.node_name() {
-            has_block |= BLOCKS.contains(&&*name);
+        } else if let Some(name) = node.qual_name_ref() {
+            has_block |= BLOCKS.contains(&&*name.local);
         }
     }
     has_block && own >= MIN_TEASER
@@ -208,9 +209,9 @@ fn asks(element: &NodeRef<'_>) -> Option<bool> {
         }
         if node.is_text() {
             length += node.text().trim().len();
-        } else if let Some(name) = node.node_name() {
+        } else if let Some(name) = node.qual_name_ref() {
             let is_password = || node.attr("type").is_some_and(|kind| kind.eq_ignore_ascii_case("password"));
-            asks |= &*name == "textarea" || (&*name == "input" && is_password());
+            asks |= &*name.local == "textarea" || (&*name.local == "input" && is_password());
         }
     }
     Some(asks)

@@ -5,8 +5,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::markup::{Piece, Place, Tag, decode_into, pieces};
-use super::nesting::is_any;
+use super::markup::{Piece, Place, Tag, decode_into, is_any, pieces};
 use super::normalize::{is_blank, stretches};
 
 /// Elements of a head. The first other element begins the body. Links in the body are ignored, because readers may have
@@ -48,7 +47,7 @@ impl HeadLinks {
                 Piece::Start(tag) if tag.name.eq_ignore_ascii_case("base") => {
                     links.base = links.base.or_else(|| reference(&tag));
                 }
-                Piece::Start(tag) if !is_any(tag.name.as_bytes(), &HEAD_ELEMENTS) => break,
+                Piece::Start(tag) if !is_any(tag.name, &HEAD_ELEMENTS) => break,
                 Piece::End(name) if name.eq_ignore_ascii_case("head") => break,
                 Piece::Text(text) if !is_blank(text) => break,
                 Piece::Start(_) | Piece::End(_) | Piece::Text(_) | Piece::Raw(_) => {}
@@ -72,8 +71,8 @@ pub(super) fn title_of(html: &str) -> Option<String> {
                     return Some(decoded);
                 }
             }
-            Piece::Start(tag) if is_any(tag.name.as_bytes(), &TITLED) => inside += usize::from(!tag.is_closed()),
-            Piece::End(name) if is_any(name.as_bytes(), &TITLED) => inside = inside.saturating_sub(1),
+            Piece::Start(tag) if is_any(tag.name, &TITLED) => inside += usize::from(!tag.is_closed()),
+            Piece::End(name) if is_any(name, &TITLED) => inside = inside.saturating_sub(1),
             Piece::Start(tag) => is_title = inside == 0 && tag.name.eq_ignore_ascii_case("title"),
             Piece::End(_) | Piece::Text(_) | Piece::Raw(_) => {}
         }
@@ -87,8 +86,8 @@ pub(super) fn heading_of(html: &str) -> Option<String> {
     let (mut inside, mut open, mut found) = (0_usize, None::<String>, None);
     for piece in pieces(beginning_of(html)) {
         match piece {
-            Piece::Start(tag) if is_any(tag.name.as_bytes(), &TITLED) => inside += usize::from(!tag.is_closed()),
-            Piece::End(name) if is_any(name.as_bytes(), &TITLED) => inside = inside.saturating_sub(1),
+            Piece::Start(tag) if is_any(tag.name, &TITLED) => inside += usize::from(!tag.is_closed()),
+            Piece::End(name) if is_any(name, &TITLED) => inside = inside.saturating_sub(1),
             Piece::Start(tag) if inside == 0 && tag.name.eq_ignore_ascii_case("h1") => open = Some(String::new()),
             Piece::Start(tag) if tag.name.eq_ignore_ascii_case("a") => open = None,
             Piece::Text(text) if inside == 0 => {

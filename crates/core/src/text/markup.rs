@@ -3,7 +3,8 @@
 
 use html5ever::data::{C1_REPLACEMENTS, NAMED_ENTITIES};
 
-use super::nesting::{LONG, RAW, end_of_raw, is_any, name_of, tag_end};
+/// Elements whose content is text up to their end tag, whatever is in it.
+const RAW: [&str; 8] = ["script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes"];
 
 /// A piece of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,14 +24,16 @@ pub(super) enum Piece<'h> {
 pub(super) struct Tag<'h> {
     /// The name of the element, as it is written.
     pub(super) name: &'h str,
-    /// What is between the name and the end of the tag.
-    attributes: &'h str,
+    /// What follows the name, with the end of the tag.
+    rest: &'h str,
 }
 
 impl<'h> Tag<'h> {
     /// Returns whether it ends in `/>`, which has a meaning only in SVG and `MathML`.
     pub(super) fn is_closed(&self) -> bool {
-        self.attributes.trim_end().ends_with('/')
+        let mut attributes = self.attributes();
+        attributes.read_to_end();
+        attributes.is_closed()
     }
 
     /// Returns the value of the first attribute of this name, as it is written.
@@ -38,89 +41,108 @@ impl<'h> Tag<'h> {
         self.attributes().find(|attribute| attribute.name.eq_ignore_ascii_case(wanted)).map(|attribute| attribute.value)
     }
 
-    fn attributes(&self) -> impl Iterator<Item = Attribute<'h>> {
-        let mut rest = self.attributes;
-        std::iter::from_fn(move || {
-            rest = rest.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '/');
-            let first = rest.chars().next()?;
-            let ends = |c: char| c.is_ascii_whitespace() || matches!(c, '/' | '=');
-            // A leading `=` belongs to the name.
-            let length =
-                first.len_utf8() + rest.get(first.len_utf8()..)?.find(ends).unwrap_or(rest.len() - first.len_utf8());
-            let (name, after) = rest.split_at(length);
-            let spaced = after.trim_start_matches(|c: char| c.is_ascii_whitespace());
-            let Some(value) = spaced.strip_prefix('=') else {
-                rest = after;
-                return Some(Attribute { name, value: "", quote: None });
-            };
-            let value = value.trim_start_matches(|c: char| c.is_ascii_whitespace());
-            let opens = value.chars().next().filter(|c| matches!(c, '"' | '\''));
-            let quoted = opens.and_then(|quote| value.get(1..)?.split_once(quote));
-            let quote = opens.filter(|_| quoted.is_some());
-            let (value, after) = quoted.unwrap_or_else(|| {
-                value.split_at(value.find(|c: char| c.is_ascii_whitespace()).unwrap_or(value.len()))
-            });
-            rest = after;
-            Some(Attribute { name, value, quote })
-        })
-    }
-
-    /// Appends the tag with the first [`LONG`] bytes of each value, and without the blanks between the attributes.
-    fn write_shortened(&self, out: &mut String) {
-        out.extend(["<", self.name]);
-        for Attribute { name, value, quote } in self.attributes() {
-            out.extend([" ", name]);
-            if quote.is_some() || !value.is_empty() {
-                let value = value.get(..value.floor_char_boundary(LONG)).unwrap_or_default();
-                out.push('=');
-                out.extend(quote);
-                out.push_str(value);
-                out.extend(quote);
-            }
-        }
-        out.push_str(if self.is_closed() { " />" } else { ">" });
+    fn attributes(&self) -> Attributes<'h> {
+        Attributes::of(self.rest)
     }
 }
 
 /// An attribute of a start tag.
-struct Attribute<'h> {
-    name: &'h str,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Attribute<'h> {
+    pub(super) name: &'h str,
     /// As it is written; empty if there is none.
-    value: &'h str,
-    quote: Option<char>,
+    pub(super) value: &'h str,
+    pub(super) quote: Option<char>,
 }
 
-impl Piece<'_> {
-    /// Appends the piece as it was written.
-    pub(super) fn write(&self, out: &mut String) {
-        match self {
-            Self::Text(text) | Self::Raw(text) => out.push_str(text),
-            Self::Start(tag) => out.extend(["<", tag.name, tag.attributes, ">"]),
-            Self::End(name) => out.extend(["</", name, ">"]),
-        }
+/// Iterates over the attributes of a tag as [the tokenizer of HTML] reads them, which finds where the tag ends.
+///
+/// [the tokenizer of HTML]: https://html.spec.whatwg.org/multipage/parsing.html#before-attribute-name-state
+#[derive(Clone, Debug)]
+pub(super) struct Attributes<'h> {
+    html: &'h str,
+    /// What is read next: after the last attribute, where the tag ends.
+    at: usize,
+    end: Option<TagEnd>,
+}
+
+/// How a tag ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TagEnd {
+    /// In `>`.
+    Open,
+    /// In `/>`.
+    Closed,
+}
+
+impl<'h> Attributes<'h> {
+    /// Reads what follows the name of a tag.
+    pub(super) const fn of(html: &'h str) -> Self {
+        Self { html, at: 0, end: None }
+    }
+
+    /// Reads to the end of the tag. Returns the bytes up to it, to the end of the page if the tag has none.
+    pub(super) fn read_to_end(&mut self) -> usize {
+        while self.next().is_some() {}
+        self.at
+    }
+
+    /// Returns whether the tag ends in `/>`, once all attributes are read.
+    pub(super) fn is_closed(&self) -> bool {
+        self.end == Some(TagEnd::Closed)
+    }
+
+    fn skip_while(&mut self, is_skipped: impl Fn(u8) -> bool) {
+        let rest = self.html.as_bytes().get(self.at..).unwrap_or_default();
+        self.at += rest.iter().position(|byte| !is_skipped(*byte)).unwrap_or(rest.len());
+    }
+
+    fn byte(&self) -> Option<u8> {
+        self.html.as_bytes().get(self.at).copied()
+    }
+
+    fn from(&self, start: usize) -> &'h str {
+        self.html.get(start..self.at).unwrap_or_default()
     }
 }
 
-/// Returns a page without comments and with the first [`LONG`] bytes of the values in long tags. The parser takes
-/// quadratic time for some long tokens, so that a page with one would be read without a tree.
-pub(super) fn without_long_tokens(html: &str) -> String {
-    let mut out = String::with_capacity(html.len());
-    write_doctype(html, &mut out);
-    for piece in pieces(html) {
-        match piece {
-            Piece::Start(tag) if tag.attributes.len() > LONG => tag.write_shortened(&mut out),
-            Piece::Start(_) | Piece::End(_) | Piece::Text(_) | Piece::Raw(_) => piece.write(&mut out),
-        }
-    }
-    out
-}
+impl<'h> Iterator for Attributes<'h> {
+    type Item = Attribute<'h>;
 
-/// Appends the document type that a page begins with, if it has one: it is no piece, but the tree depends on it.
-pub(super) fn write_doctype(html: &str, out: &mut String) {
-    let begin = html.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
-    let is_doctype = begin.get(.."<!doctype".len()).is_some_and(|begin| begin.eq_ignore_ascii_case("<!doctype"));
-    if is_doctype && let Some((doctype, _)) = begin.split_once('>') {
-        out.extend([doctype.get(..doctype.floor_char_boundary(LONG)).unwrap_or_default(), ">"]);
+    fn next(&mut self) -> Option<Attribute<'h>> {
+        if self.end.is_some() {
+            return None;
+        }
+        let before = self.at;
+        self.skip_while(|byte| byte.is_ascii_whitespace() || byte == b'/');
+        if self.byte()? == b'>' {
+            let is_closed = self.from(before).ends_with('/');
+            self.end = Some(if is_closed { TagEnd::Closed } else { TagEnd::Open });
+            self.at += 1;
+            return None;
+        }
+        let start = self.at;
+        // A leading `=` belongs to the name.
+        self.at += 1;
+        self.skip_while(|byte| !(byte.is_ascii_whitespace() || matches!(byte, b'/' | b'>' | b'=')));
+        let name = self.from(start);
+        self.skip_while(|byte| byte.is_ascii_whitespace());
+        if self.byte() != Some(b'=') {
+            return Some(Attribute { name, value: "", quote: None });
+        }
+        self.at += 1;
+        self.skip_while(|byte| byte.is_ascii_whitespace());
+        let start = self.at;
+        let quote = self.byte().filter(|byte| matches!(byte, b'"' | b'\''));
+        let Some(quote) = quote else {
+            self.skip_while(|byte| !(byte.is_ascii_whitespace() || byte == b'>'));
+            return Some(Attribute { name, value: self.from(start), quote: None });
+        };
+        self.at += 1;
+        self.skip_while(|byte| byte != quote);
+        let value = self.from(start + 1);
+        self.at = (self.at + 1).min(self.html.len());
+        Some(Attribute { name, value, quote: Some(char::from(quote)) })
     }
 }
 
@@ -156,27 +178,6 @@ impl<'h> Pieces<'h> {
         let rest = self.rest();
         self.at += rest.find(mark).map_or(rest.len(), |found| found + mark.len());
     }
-
-    fn skip_comment(&mut self) {
-        self.at += "<!--".len();
-        let rest = self.rest();
-        if let Some(early) = [">", "->"].into_iter().find(|end| rest.starts_with(end)) {
-            self.at += early.len();
-            return;
-        }
-        // One search finds both kinds of ends: a second search to the end of the page for each comment would be
-        // quadratic.
-        let mut searched = 0;
-        let end = loop {
-            let Some(found) = rest.get(searched..).and_then(|rest| rest.find("--")) else { break rest.len() };
-            searched += found + 1;
-            let after = rest.get(searched + 1..).unwrap_or_default();
-            if let Some(end) = [">", "!>"].into_iter().find(|end| after.starts_with(end)) {
-                break searched + 1 + end.len();
-            }
-        };
-        self.at += end;
-    }
 }
 
 impl<'h> Iterator for Pieces<'h> {
@@ -184,7 +185,7 @@ impl<'h> Iterator for Pieces<'h> {
 
     fn next(&mut self) -> Option<Piece<'h>> {
         if let Some(name) = self.raw.take() {
-            let length = end_of_raw(self.rest().as_bytes(), name.as_bytes());
+            let length = raw_length(self.rest(), name);
             if length > 0 {
                 return Some(Piece::Raw(self.take(length)));
             }
@@ -197,27 +198,66 @@ impl<'h> Iterator for Pieces<'h> {
             }
             let tag = rest.strip_prefix('<')?;
             match tag.as_bytes() {
-                [b'!', b'-', b'-', ..] => self.skip_comment(),
+                [b'!', b'-', b'-', ..] => self.at += comment_length(rest),
                 [b'/', first, ..] if first.is_ascii_alphabetic() => {
-                    let inner = tag.get(1..).unwrap_or_default();
-                    let name = name_of(inner.as_bytes()).len();
-                    self.at += "</".len() + tag_end(inner.as_bytes()).length;
-                    return Some(Piece::End(inner.get(..name).unwrap_or_default()));
+                    let (name, rest) = split_name(tag.get(1..).unwrap_or_default());
+                    self.at += "</".len() + name.len() + Attributes::of(rest).read_to_end();
+                    return Some(Piece::End(name));
                 }
                 [first, ..] if first.is_ascii_alphabetic() => {
-                    let name = tag.get(..name_of(tag.as_bytes()).len()).unwrap_or_default();
-                    let length = tag_end(tag.as_bytes()).length;
-                    self.at += "<".len() + length;
-                    let inner = tag.get(name.len()..length).unwrap_or_default();
-                    let attributes = inner.strip_suffix('>').unwrap_or(inner);
-                    self.raw = is_any(name.as_bytes(), &RAW).then_some(name);
-                    return Some(Piece::Start(Tag { name, attributes }));
+                    let (name, rest) = split_name(tag);
+                    let length = Attributes::of(rest).read_to_end();
+                    self.at += "<".len() + name.len() + length;
+                    self.raw = is_any(name, &RAW).then_some(name);
+                    return Some(Piece::Start(Tag { name, rest: rest.get(..length).unwrap_or_default() }));
                 }
                 [b'!' | b'?' | b'/', ..] => self.skip_past(">"),
                 _ => return Some(Piece::Text(self.take(1))),
             }
         }
     }
+}
+
+/// Returns the length of a comment, at whose beginning the text is.
+pub(super) fn comment_length(html: &str) -> usize {
+    let start = "<!--".len();
+    let rest = html.get(start..).unwrap_or_default();
+    if let Some(early) = [">", "->"].into_iter().find(|end| rest.starts_with(end)) {
+        return start + early.len();
+    }
+    // One search finds both kinds of ends: a second search to the end of the page for each comment would be quadratic.
+    let mut searched = 0;
+    loop {
+        let Some(found) = rest.get(searched..).and_then(|rest| rest.find("--")) else { return html.len() };
+        searched += found + 1;
+        let after = rest.get(searched + 1..).unwrap_or_default();
+        if let Some(end) = [">", "!>"].into_iter().find(|end| after.starts_with(end)) {
+            return start + searched + 1 + end.len();
+        }
+    }
+}
+
+/// Returns the length of the content of an element of [`RAW`], at whose beginning the text is.
+pub(super) fn raw_length(html: &str, name: &str) -> usize {
+    let ends = |at: &usize| {
+        let tag = html.as_bytes().get(at + 1..at + 3 + name.len()).unwrap_or_default();
+        let (slash, ended) = tag.split_at(tag.len().min(1));
+        let (ended, after) = ended.split_at(ended.len().min(name.len()));
+        slash == b"/"
+            && ended.eq_ignore_ascii_case(name.as_bytes())
+            && after.first().is_some_and(|byte| byte.is_ascii_whitespace() || matches!(byte, b'/' | b'>'))
+    };
+    html.match_indices('<').map(|(at, _)| at).find(ends).unwrap_or(html.len())
+}
+
+/// Cuts off the name that a tag begins with.
+pub(super) fn split_name(tag: &str) -> (&str, &str) {
+    tag.split_at(tag.find(|c: char| c.is_ascii_whitespace() || matches!(c, '>' | '/')).unwrap_or(tag.len()))
+}
+
+/// Returns whether a name is one of those that are given in lower case.
+pub(super) fn is_any(name: &str, names: &[&str]) -> bool {
+    names.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
 /// The longest name of a reference, with its semicolon.
@@ -347,27 +387,6 @@ mod tests {
             ("none", None),
         ] {
             assert_eq!(tag.attribute(name), value, "{name}");
-        }
-    }
-
-    #[test]
-    fn long_values_are_cut_and_everything_else_stays() {
-        let long = "x>&quot;/ ".repeat(1_000);
-        let blanks = " \n/".repeat(10_000);
-        let cut = &long[..LONG];
-        for (html, expected) in [
-            (
-                format!("<!DOCTYPE html><p a=\"{long}\" class=b c='d>'>e</p>"),
-                format!("<!DOCTYPE html><p a=\"{cut}\" class=b c='d>'>e</p>"),
-            ),
-            (format!("<p a='{long}'/>e"), format!("<p a='{cut}' />e")),
-            (format!("<p a={}>e", "y".repeat(5_000)), format!("<p a={}>e", "y".repeat(LONG))),
-            (format!("<p a{blanks}b = ''>e"), "<p a b=''>e".to_owned()),
-            (format!("a<!-- {long}-->b"), "ab".to_owned()),
-            (format!("<script>'{long}'</script><p a='b c'>"), format!("<script>'{long}'</script><p a='b c'>")),
-            (format!("<p title='{}'>", "字".repeat(1_000)), format!("<p title='{}'>", "字".repeat(341))),
-        ] {
-            assert_eq!(without_long_tokens(&html), expected);
         }
     }
 

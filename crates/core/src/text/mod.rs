@@ -13,7 +13,7 @@ mod extract;
 mod frame;
 mod head;
 mod markup;
-mod nesting;
+mod minify;
 mod normalize;
 mod outline;
 mod settings;

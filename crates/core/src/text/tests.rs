@@ -287,11 +287,11 @@ fn pages_whose_tree_would_be_too_large_are_stripped_of_their_tags() {
     for page in [
         "<br>word ".repeat(60_000),
         "<p>word ".repeat(100_001),
-        format!("<div{attributes}>word"),
-        format!("<div{slashes}>word"),
+        format!("<img{attributes}>word"),
+        format!("<img{slashes}>word"),
         format!("<p>{fonts}{}", "<p>word".repeat(1000)),
-        // The scan takes it for a comment, the parser for a tag.
-        format!("<svg><style><!--</style></svg><b{hidden}>word --></style></svg>"),
+        // The pass before the parser takes it for text, the parser for a tag.
+        format!("<frameset><title><b{hidden}>a</title></frameset>word"),
     ] {
         let (text, extraction) = extracted(&analyzer, &page);
         assert_eq!(extraction, Extraction::Stripped, "{}", &page[..60.min(page.len())]);
@@ -299,6 +299,10 @@ fn pages_whose_tree_would_be_too_large_are_stripped_of_their_tags() {
     }
     for page in ["<br>word ".repeat(40_000), format!("<p title=x>{}", "<b>word</b> ".repeat(10_000))] {
         assert_eq!(extracted(&analyzer, &page).1, Extraction::Main);
+    }
+    // The parser does not see attributes that say nothing about the text.
+    for page in [format!("<div{attributes}>word"), format!("<div{slashes}>word")] {
+        assert_eq!(extracted(&analyzer, &page).1, Extraction::AllFallback);
     }
 }
 
@@ -511,7 +515,8 @@ fn texts_that_take_long_to_escape_are_not_searched_for_the_article() {
         (format!("<p>word {}</p>", "& ".repeat(200_000)), Extraction::AllFallback),
         (format!("<p>word {}</p>", "a&nbsp;".repeat(200_000)), Extraction::AllFallback),
         (format!("<p title='{}'>{TERMS}</p>", "&".repeat(400_000)), Extraction::Main),
-        (format!("<p {many_values}>{TERMS}</p>"), Extraction::Stripped),
+        (format!("<p {many_values}>{TERMS}</p>"), Extraction::Main),
+        (format!("<table><td {many_values}>{TERMS}</table>"), Extraction::Stripped),
         (format!("<p>{TERMS} {}</p>", "R&D ".repeat(2_000)), Extraction::Main),
     ] {
         assert_eq!(extracted(&own, &page).1, expected, "{}", &page[..40]);

@@ -4,11 +4,6 @@
 //! formatting elements again that are still open, so thousands of `<p>` after hundreds of `<font>` make hundreds of
 //! elements each. Therefore, the parser gets the page in chunks, and the tree is measured after each. Within a chunk,
 //! elements are created without attributes once the tree is too large.
-//!
-//! Before, the page is rewritten, so that the tree has the text that browsers show although it is in an element whose
-//! content they mostly hide: in the shadow root that a template declares, and, without JavaScript, in `noscript`. Pages
-//! of web components have their text in shadow roots. Forum software gives crawlers its topics in `noscript`, which
-//! mostly holds a picture or asks for JavaScript, so that text counts only where the page has no other.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -18,9 +13,6 @@ use html5ever::interface::{ElementFlags, NodeOrText, QuirksMode, TreeSink};
 use html5ever::tendril::{StrTendril, TendrilSink};
 use html5ever::tree_builder::TreeBuilderOpts;
 use html5ever::{Attribute, ParseOpts, QualName, parse_document};
-
-use super::markup::{Piece, Tag, pieces, write_doctype};
-use super::normalize::non_whitespace_chars;
 
 /// The largest tree, in units of a node or two attributes. Larger pages are rare: nine of ten pages have less than
 /// 4,000 elements.
@@ -32,8 +24,9 @@ pub(super) const MAX_ATTRIBUTES: usize = 1024;
 /// Bytes that a unit of a tree and its share of the copies take, rounded up.
 const UNIT_BYTES: usize = 320;
 
-/// Bytes given to the parser at a time.
-const CHUNK_BYTES: usize = 256;
+/// The most tags and bytes given to the parser at a time.
+const CHUNK_TAGS: usize = 64;
+const CHUNK_BYTES: usize = 1 << 13;
 
 /// The most places for attributes in a token that does not end: the parser compares each attribute with all before it.
 const MAX_SEPARATORS_WITHOUT_TOKEN: usize = 16_384;
@@ -59,18 +52,20 @@ pub(super) fn build(html: &str, max_depth: usize) -> Option<Document> {
     if tags > MAX_UNITS {
         return None;
     }
-    let most = bound(tags);
+    let max_units = bound(tags);
     let options = TreeBuilderOpts { scripting_enabled: false, ..TreeBuilderOpts::default() };
-    let sink = Sink { most, ..Sink::default() };
+    let sink = Sink { most: max_units, ..Sink::default() };
     let mut parser = parse_document(sink, ParseOpts { tree_builder: options, ..ParseOpts::default() });
     let mut rest = html;
     let (mut separators_without_token, mut seen) = (0_usize, 0);
     while !rest.is_empty() {
-        let (chunk, after) = rest.split_at(rest.floor_char_boundary(CHUNK_BYTES));
+        let most = rest.get(..rest.floor_char_boundary(CHUNK_BYTES)).unwrap_or(rest);
+        let end = most.match_indices('<').nth(CHUNK_TAGS).map_or(most.len(), |(at, _)| at);
+        let (chunk, after) = rest.split_at(end);
         rest = after;
         parser.process(StrTendril::from_slice(chunk));
         let sink = &parser.tokenizer.sink.sink;
-        if sink.units() > most || sink.last_is_deeper_than(max_depth) {
+        if sink.units() > max_units || sink.last_is_deeper_than(max_depth) {
             return None;
         }
         let separators = chunk.bytes().filter(|byte| byte.is_ascii_whitespace() || matches!(byte, b'/' | b'"' | b'\''));
@@ -201,76 +196,4 @@ impl TreeSink for Sink {
     fn is_mathml_annotation_xml_integration_point(&self, handle: &NodeId) -> bool {
         self.tree.is_mathml_annotation_xml_integration_point(handle)
     }
-}
-
-/// Fewer characters than this in `noscript` do not count.
-const MIN_TEXT: usize = 120;
-
-/// A text of fewer characters than this that names JavaScript asks for it.
-const MAX_NOTICE: usize = 500;
-
-/// Returns a page with its declared shadow roots shown; `None` if it has none.
-pub(super) fn shadow_roots_shown(html: &str) -> Option<String> {
-    // The attribute had another name until 2023.
-    let is_shadow_root =
-        |tag: &Tag<'_>| ["shadowrootmode", "shadowroot"].iter().any(|name| tag.attribute(name).is_some());
-    let (shown, is_any) =
-        has_tag(html, "template").then(|| shown(html, "template", is_shadow_root, &mut String::new()))?;
-    is_any.then_some(shown)
-}
-
-/// Returns a page with its `noscript` shown if that has more characters, outside of links and without whitespace, than
-/// the rest of the page (`rest`) and does not merely ask for JavaScript.
-pub(super) fn noscript_shown(html: &str, rest: usize) -> Option<String> {
-    let mut text = String::new();
-    let (shown, _) = has_tag(html, "noscript").then(|| shown(html, "noscript", |_| true, &mut text))?;
-    let characters = non_whitespace_chars(&text);
-    let asks = || characters < MAX_NOTICE && text.to_lowercase().contains("javascript");
-    (characters >= MIN_TEXT && characters > rest && !asks()).then_some(shown)
-}
-
-/// Returns whether a start tag with this name may be in the page.
-fn has_tag(html: &str, name: &str) -> bool {
-    let bytes = html.as_bytes();
-    let is_name = |at: usize| {
-        bytes.get(at + 1..at + 1 + name.len()).is_some_and(|found| found.eq_ignore_ascii_case(name.as_bytes()))
-    };
-    html.match_indices('<').any(|(at, _)| is_name(at))
-}
-
-/// Returns the page with the wanted elements of this name replaced by `div`, and whether there were any. Appends their
-/// text outside of links to `text`.
-fn shown(html: &str, name: &str, is_wanted: impl Fn(&Tag<'_>) -> bool, text: &mut String) -> (String, bool) {
-    let mut out = String::with_capacity(html.len());
-    write_doctype(html, &mut out);
-    // The open elements of this name, and whether each is shown.
-    let mut open = Vec::new();
-    let (mut shown, mut links, mut has_any) = (0_usize, 0_usize, false);
-    for piece in pieces(html) {
-        match &piece {
-            Piece::Start(tag) if tag.name.eq_ignore_ascii_case(name) => {
-                let is_shown = is_wanted(tag);
-                open.push(is_shown);
-                if is_shown {
-                    has_any = true;
-                    shown += 1;
-                    out.push_str("<div>");
-                    continue;
-                }
-            }
-            Piece::End(end) if end.eq_ignore_ascii_case(name) => {
-                if open.pop() == Some(true) {
-                    shown -= 1;
-                    out.push_str("</div>");
-                    continue;
-                }
-            }
-            Piece::Start(tag) => links += usize::from(tag.name.eq_ignore_ascii_case("a")),
-            Piece::End(end) => links = links.saturating_sub(usize::from(end.eq_ignore_ascii_case("a"))),
-            Piece::Text(content) if links == 0 && shown > 0 => text.push_str(content),
-            Piece::Text(_) | Piece::Raw(_) => {}
-        }
-        piece.write(&mut out);
-    }
-    (out, has_any)
 }
