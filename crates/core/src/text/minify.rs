@@ -119,23 +119,27 @@ pub(super) fn escaping_cost(text: &[u8]) -> usize {
 /// this pass keeps that tree small.
 pub(super) fn minified(html: &str, limit: usize, shows_noscript: bool) -> Minified {
     let mut page = Reader { out: String::with_capacity(html.len()), shows_noscript, ..Reader::default() };
-    write_doctype(html, &mut page.out);
     let mut rest = html;
     while let Some((text, tag)) = rest.split_once('<') {
         page.text(text);
         let markup = rest.get(text.len()..).unwrap_or_default();
         let length = match tag.as_bytes() {
-            [b'!', b'-', b'-', ..] => comment_length(markup),
+            [b'!', b'-', b'-', ..] => page.comment(comment_length(markup)),
             [b'/', first, ..] if first.is_ascii_alphabetic() => page.end(markup),
             [first, ..] if first.is_ascii_alphabetic() => page.start(markup, limit),
-            [b'!', ..] if page.is_foreign() && tag.starts_with("![CDATA[") => length_to(markup, "]]>"),
-            [b'!' | b'?' | b'/', ..] => length_to(markup, ">"),
+            [b'!', ..] if page.is_foreign() && tag.starts_with("![CDATA[") => page.comment(length_to(markup, "]]>")),
+            [b'!', ..] if is_doctype(tag) => page.doctype(markup),
+            [b'!' | b'?' | b'/', ..] => page.comment(length_to(markup, ">")),
             _ => page.text("<"),
         };
         rest = markup.get(length..).unwrap_or_default();
     }
     page.text(rest);
     Minified { html: page.out, shape: page.measure.shape(), noscript: page.noscript }
+}
+
+fn is_doctype(tag: &str) -> bool {
+    tag.get(.."!doctype".len()).is_some_and(|begin| begin.eq_ignore_ascii_case("!doctype"))
 }
 
 /// Returns the length of a text up to and including this mark.
@@ -195,25 +199,41 @@ impl<'h> Reader<'h> {
         text.len()
     }
 
+    /// Writes the document type that the text begins with: the tree depends on it. Returns its length.
+    fn doctype(&mut self, html: &str) -> usize {
+        let length = length_to(html, ">");
+        let doctype = html.get(..length).unwrap_or_default().trim_end_matches('>');
+        self.out.extend([doctype.get(..doctype.floor_char_boundary(MAX_VALUE)).unwrap_or_default(), ">"]);
+        length
+    }
+
+    /// Writes an empty comment for what parts the text like one. Returns the length of what it stands for.
+    fn comment(&mut self, length: usize) -> usize {
+        self.out.push_str("<!---->");
+        length
+    }
+
     /// Writes the end tag that the text begins with. Returns its length.
     fn end(&mut self, html: &'h str) -> usize {
         let (name, rest) = split_name(html.get("</".len()..).unwrap_or_default());
         let mut is_shown = false;
-        if name.eq_ignore_ascii_case("a") {
+        if is_any(name, &["a"]) {
             self.links = self.links.saturating_sub(1);
-        } else if name.eq_ignore_ascii_case("noscript") {
+        } else if is_any(name, &["noscript"]) {
             is_shown = self.shows_noscript && self.noscripts > 0;
             self.noscripts = self.noscripts.saturating_sub(1);
-        } else if name.eq_ignore_ascii_case("template") {
+        } else if is_any(name, &["template"]) {
             is_shown = self.templates.pop() == Some(true);
         }
-        let written = if is_shown { "div" } else { name };
-        self.out.extend(["</", written, ">"]);
-        match self.open.iter().rposition(|element| element.name.eq_ignore_ascii_case(written)) {
+        let length = "</".len() + name.len() + Attributes::of(rest).read_to_end();
+        let name = if is_shown { "div" } else { name };
+        self.out.extend(["</", name, ">"]);
+        match self.open.iter().rposition(|element| element.name.eq_ignore_ascii_case(name)) {
             Some(place) => self.open.truncate(place),
+            None if self.measure.unmatched > MAX_UNMATCHED => self.open.clear(),
             None => self.measure.unmatched = self.measure.unmatched.saturating_add(self.open.len()),
         }
-        "</".len() + name.len() + Attributes::of(rest).read_to_end()
+        length
     }
 
     /// Writes the start tag that the text begins with, and the content of an element that holds only text. Returns the
@@ -221,37 +241,8 @@ impl<'h> Reader<'h> {
     fn start(&mut self, html: &'h str, limit: usize) -> usize {
         let (name, rest) = split_name(html.get("<".len()..).unwrap_or_default());
         let mut attributes = Attributes::of(rest);
-        let is_shown = if is_any(name, &["noscript"]) {
-            self.noscripts += 1;
-            self.shows_noscript
-        } else if is_any(name, &["template"]) {
-            // The attribute had another name until 2023.
-            let is_root = attributes.clone().any(|attribute| is_any(attribute.name, &["shadowrootmode", "shadowroot"]));
-            self.templates.push(is_root);
-            is_root
-        } else {
-            self.links += usize::from(is_any(name, &["a"]));
-            false
-        };
-        let name = if is_shown { "div" } else { name };
-        let start = self.out.len();
-        self.out.extend(["<", name]);
-        let is_whole = is_any(name, &KEPT_WHOLE);
-        let mut kept = 0;
-        for Attribute { name, value, quote } in attributes.by_ref() {
-            if is_whole || is_any(name, &KEPT) {
-                kept += 1;
-                self.out.extend([" ", name]);
-                if quote.is_some() || !value.is_empty() {
-                    self.out.push('=');
-                    self.out.extend(quote);
-                    self.out.push_str(value.get(..value.floor_char_boundary(MAX_VALUE)).unwrap_or_default());
-                    self.out.extend(quote);
-                }
-            }
-        }
-        self.out.push_str(if attributes.is_closed() { " />" } else { ">" });
-        self.measure.note(name, kept, self.out.get(start..).unwrap_or_default());
+        let name = if self.is_shown(name, attributes.clone()) { "div" } else { name };
+        self.write_start(name, &mut attributes);
         let length = html.len() - rest.len() + attributes.read_to_end();
         if self.is_foreign() || is_any(name, &FOREIGN) {
             if !attributes.is_closed() {
@@ -271,6 +262,40 @@ impl<'h> Reader<'h> {
         self.measure.is_deep |= self.open.len() > limit;
         self.open.truncate(limit);
         length
+    }
+
+    /// Counts an element that begins. Returns whether it is shown although browsers hide its content.
+    fn is_shown(&mut self, name: &str, mut attributes: Attributes<'_>) -> bool {
+        if is_any(name, &["noscript"]) {
+            self.noscripts += 1;
+            return self.shows_noscript;
+        }
+        if is_any(name, &["template"]) {
+            // The attribute had another name until 2023.
+            let is_root = attributes.any(|attribute| is_any(attribute.name, &["shadowrootmode", "shadowroot"]));
+            self.templates.push(is_root);
+            return is_root;
+        }
+        self.links += usize::from(is_any(name, &["a"]));
+        false
+    }
+
+    /// Writes a start tag, with those of its attributes that are kept.
+    fn write_start(&mut self, name: &str, attributes: &mut Attributes<'_>) {
+        let (start, is_whole, mut kept) = (self.out.len(), is_any(name, &KEPT_WHOLE), 0);
+        self.out.extend(["<", name]);
+        for Attribute { name, value, quote } in attributes.by_ref().filter(|one| is_whole || is_any(one.name, &KEPT)) {
+            kept += 1;
+            self.out.extend([" ", name]);
+            if quote.is_some() || !value.is_empty() {
+                self.out.push('=');
+                self.out.extend(quote);
+                self.out.push_str(value.get(..value.floor_char_boundary(MAX_VALUE)).unwrap_or_default());
+                self.out.extend(quote);
+            }
+        }
+        self.out.push_str(if attributes.is_closed() { " />" } else { ">" });
+        self.measure.note(name, kept, self.out.get(start..).unwrap_or_default());
     }
 }
 
@@ -313,17 +338,9 @@ impl Measure {
     }
 }
 
-/// Appends the document type that a page begins with, if it has one: the tree depends on it.
-fn write_doctype(html: &str, out: &mut String) {
-    let begin = html.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
-    let is_doctype = begin.get(.."<!doctype".len()).is_some_and(|begin| begin.eq_ignore_ascii_case("<!doctype"));
-    if is_doctype && let Some((doctype, _)) = begin.split_once('>') {
-        out.extend([doctype.get(..doctype.floor_char_boundary(MAX_VALUE)).unwrap_or_default(), ">"]);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::extract::stripped_text;
     use super::*;
     use proptest::prelude::*;
 
@@ -337,7 +354,7 @@ mod tests {
         let cut = &long[..MAX_VALUE];
         for (html, expected) in [
             ("<!DOCTYPE html><p a=\"b\" class=b ID='d>'>e</p >", "<!DOCTYPE html><p class=b ID='d>'>e</p>"),
-            ("a<!-- <p> --><?b?><!c></ d>e < f</>", "ae < f"),
+            ("a<!-- <p> --><?b?><!c></ d>e < f</>", "a<!----><!----><!----><!---->e < f<!---->"),
             ("<script src=x>'<p>'</script>a<style>p {}</style>", "<script></script>a<style></style>"),
             ("<script><!-- <script></script> --></script>", "<script><!-- <script></script> --></script>"),
             ("<title a=b>c <p></title><textarea>\n  d</textarea>", "<title>c <p></title><textarea>\n  d</textarea>"),
@@ -345,7 +362,7 @@ mod tests {
             ("<p>\n\t a \n\n b\r\n c</p>", "<p>\na \nb\r\nc</p>"),
             (
                 "<svg><title>a</title><style/><![CDATA[<p>]]></svg><![CDATA[<p>]]>",
-                "<svg><title>a</title><style /></svg>]]>",
+                "<svg><title>a</title><style /><!----></svg><!---->]]>",
             ),
             ("<template shadowrootmode=open><template>a</template></template>", "<div><template>a</template></div>"),
             ("<p", "<p>"),
@@ -356,7 +373,7 @@ mod tests {
             (format!("<p class=\"{long}\" id=b>e"), format!("<p class=\"{cut}\" id=b>e")),
             (format!("<p id={}>e", "y".repeat(5_000)), format!("<p id={}>e", "y".repeat(MAX_VALUE))),
             (format!("<p role='{}'>", "\u{5b57}".repeat(1_000)), format!("<p role='{}'>", "\u{5b57}".repeat(341))),
-            (format!("a<!-- {long}-->b"), "ab".to_owned()),
+            (format!("a<!-- {long}-->b"), "a<!---->b".to_owned()),
         ] {
             assert_eq!(minified(&html, 9, false).html, expected);
         }
@@ -448,6 +465,19 @@ mod tests {
             let name = ["div", "span", "SECTION", "b", "ul"][self.0];
             let inner: String = self.1.iter().map(Self::html).collect();
             format!("<{name} x=\"<i>\">a<br><p>{inner}</{}>", name.to_lowercase())
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_page_keeps_its_text(parts in prop::collection::vec(0_usize..20, 0..60)) {
+            let known = [
+                "<", ">", "</", "<!--", "-->", "<p", "<p class=", "<script>", "</script>", "<title>", "</title>", "\"", "'",
+                "=", "\u{5b57}", " ", "/", "&", "a", "\n",
+            ];
+            let html: String = parts.iter().filter_map(|part| known.get(*part)).copied().collect();
+            let text = |html: &str| -> String { stripped_text(html, usize::MAX).split_whitespace().collect() };
+            prop_assert_eq!(text(&minified(&html, 99, false).html), text(&html), "{}", html);
         }
     }
 
