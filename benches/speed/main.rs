@@ -13,6 +13,7 @@
 mod bus;
 mod copy;
 mod end_to_end;
+mod heap;
 mod latency;
 mod measure;
 mod pure;

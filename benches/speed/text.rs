@@ -2,7 +2,7 @@
 //!
 //! Corpus: unique pages of the generated crawl, JSON with ready text (and, for comparison, HTML), of 0.5, 2 and 10 KB
 //! of text. Unit: CPU time of one thread for a page. Beside it the CPU time of the word cutter alone, from its library,
-//! over the same text.
+//! over the same text. Then what a page takes from the heap once all buffers have grown: allocations and their bytes.
 
 use std::hint::black_box;
 use std::num::NonZeroUsize;
@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::Scale;
+use crate::heap::allocated_by;
 use crate::measure::{cpu_of, median, round};
 use crate::report::Floor;
 
@@ -64,54 +65,96 @@ pub(crate) fn run(scale: &Scale, floors: &mut Vec<Floor>) -> Value {
         "cutter us",
         "ratio"
     );
-    let mut rows = Vec::new();
-    let mut slowest = 0.0_f64;
-    for shape in &SHAPES {
-        let row = measure(shape, scale, &reader, &decoder, jieba);
+    let rows: Vec<Row> = SHAPES.iter().map(|shape| measure(shape, scale, &reader, &decoder, jieba)).collect();
+    for (shape, row) in SHAPES.iter().zip(&rows) {
+        let all = row.all.us;
         println!(
-            "{:<8} {:>7.0} {:>8.1} {:>10.1} {:>9.1} {:>12.1} {:>8.1} {:>9.0} {:>7.1} {:>9.1} {:>6.2}",
+            "{:<8} {:>7.0} {:>8.1} {:>10.1} {:>9.1} {:>12.1} {all:>8.1} {:>9.0} {:>7.1} {:>9.1} {:>6.2}",
             shape.name,
             row.bytes,
-            row.decode,
-            row.normalize,
-            row.segment,
-            row.all - row.decode - row.normalize - row.segment,
-            row.all,
-            1e6 / row.all,
-            row.bytes / row.all,
-            row.cutter,
-            row.all / row.cutter
+            row.decode.us,
+            row.normalize.us,
+            row.segment.us,
+            row.fingerprint().us,
+            1e6 / all,
+            row.bytes / all,
+            row.cutter.us,
+            all / row.cutter.us
         );
-        if shape.bytes == 2_000 && shape.html == 0.0 {
-            slowest = slowest.max(row.all);
-        }
-        rows.push(row.json(shape));
     }
     println!(
         "  fingerprint: counting words, weights, the strongest, SimHash, exact hash, digest. cutter: jieba-rs, or Unicode words, alone.\n"
     );
-    floors.push(Floor::at_most("2 KB page through all text stages, us of one core", FLOOR_US, slowest));
-    Value::Array(rows)
+    println!("Heap: allocations a page, and their bytes, in the steady state of one thread");
+    println!(
+        "{:<8} {:>7} {:>15} {:>15} {:>15} {:>15} {:>15}",
+        "page", "bytes", "decode", "normalise", "segment", "fingerprint", "all"
+    );
+    for (shape, row) in SHAPES.iter().zip(&rows) {
+        let stages = [row.decode, row.normalize, row.segment, row.fingerprint(), row.all];
+        let [decode, normalize, segment, fingerprint, all] =
+            stages.map(|cost| format!("{:.1} {:>8.0}", cost.allocations, cost.allocated_bytes));
+        println!(
+            "{:<8} {:>7.0} {decode:>15} {normalize:>15} {segment:>15} {fingerprint:>15} {all:>15}",
+            shape.name, row.bytes
+        );
+    }
+    println!();
+    let of_2_kb = |shape: &Shape| shape.bytes == 2_000 && shape.html == 0.0;
+    let slowest = SHAPES.iter().zip(&rows).filter(|(shape, _)| of_2_kb(shape)).map(|(_, row)| row.all.us);
+    floors.push(Floor::at_most(
+        "2 KB page through all text stages, us of one core",
+        FLOOR_US,
+        slowest.fold(0.0, f64::max),
+    ));
+    SHAPES.iter().zip(&rows).map(|(shape, row)| row.json(shape)).collect()
+}
+
+/// What one step of a page costs.
+#[derive(Clone, Copy)]
+struct Cost {
+    us: f64,
+    allocations: f64,
+    allocated_bytes: f64,
+}
+
+impl Cost {
+    fn without(self, other: Self) -> Self {
+        Self {
+            us: self.us - other.us,
+            allocations: self.allocations - other.allocations,
+            allocated_bytes: self.allocated_bytes - other.allocated_bytes,
+        }
+    }
 }
 
 struct Row {
     bytes: f64,
-    decode: f64,
-    normalize: f64,
-    segment: f64,
-    all: f64,
-    cutter: f64,
+    decode: Cost,
+    normalize: Cost,
+    segment: Cost,
+    all: Cost,
+    cutter: Cost,
 }
 
 impl Row {
+    fn fingerprint(&self) -> Cost {
+        self.all.without(self.decode).without(self.normalize).without(self.segment)
+    }
+
     fn json(&self, shape: &Shape) -> Value {
-        json!({
+        let mut json = json!({
             "page": shape.name, "text_bytes": shape.bytes, "record_bytes": round(self.bytes),
-            "decode_us": round(self.decode), "normalise_us": round(self.normalize), "segment_us": round(self.segment),
-            "fingerprint_us": round(self.all - self.decode - self.normalize - self.segment), "all_us": round(self.all),
-            "pages_per_second_per_core": (1e6 / self.all).round(), "mb_per_second": round(self.bytes / self.all),
-            "cutter_alone_us": round(self.cutter), "ratio_to_cutter": round(self.all / self.cutter),
-        })
+            "pages_per_second_per_core": (1e6 / self.all.us).round(), "mb_per_second": round(self.bytes / self.all.us),
+            "cutter_alone_us": round(self.cutter.us), "ratio_to_cutter": round(self.all.us / self.cutter.us),
+        });
+        let steps = [self.decode, self.normalize, self.segment, self.fingerprint(), self.all];
+        for (step, cost) in ["decode", "normalise", "segment", "fingerprint", "all"].into_iter().zip(steps) {
+            json[format!("{step}_us")] = round(cost.us).into();
+            json[format!("{step}_allocations")] = round(cost.allocations).into();
+            json[format!("{step}_allocated_bytes")] = cost.allocated_bytes.round().into();
+        }
+        json
     }
 }
 
@@ -137,6 +180,7 @@ fn measure(shape: &Shape, scale: &Scale, reader: &Fingerprinter, decoder: &Decod
     let mut buffer = String::new();
     let normal: Vec<String> =
         bodies.iter().map(|body| analyzer.normalize(body, &mut buffer).unwrap().text.to_owned()).collect();
+    let bytes = values.iter().map(Vec::len).sum::<usize>() as f64 / count as f64;
     let mut scratch = Scratch::default();
     let chinese = shape.zh > 0.5;
 
@@ -144,16 +188,16 @@ fn measure(shape: &Shape, scale: &Scale, reader: &Fingerprinter, decoder: &Decod
     let mut rounds: Vec<Row> = Vec::new();
     for round in 0..=scale.rounds {
         let row = Row {
-            bytes: values.iter().map(Vec::len).sum::<usize>() as f64 / count as f64,
-            decode: time(&values, |value| drop(black_box(decoder.decode(&raw(value))))),
-            normalize: time(&bodies, |body| drop(black_box(analyzer.normalize(body, &mut buffer)))),
-            segment: time(&normal, |text| {
+            bytes,
+            decode: cost(&values, |value| drop(black_box(decoder.decode(&raw(value))))),
+            normalize: cost(&bodies, |body| drop(black_box(analyzer.normalize(body, &mut buffer)))),
+            segment: cost(&normal, |text| {
                 analyzer.words(text, |word| {
                     black_box(word);
                 });
             }),
-            all: time(&values, |value| drop(black_box(reader.read(&raw(value), &mut scratch)))),
-            cutter: time(&normal, |text| {
+            all: cost(&values, |value| drop(black_box(reader.read(&raw(value), &mut scratch)))),
+            cutter: cost(&normal, |text| {
                 if chinese {
                     black_box(jieba.cut(text, true).len());
                 } else {
@@ -166,9 +210,13 @@ fn measure(shape: &Shape, scale: &Scale, reader: &Fingerprinter, decoder: &Decod
             rounds.push(row);
         }
     }
-    let middle = |number: fn(&Row) -> f64| median(rounds.iter().map(number));
+    let middle = |cost: fn(&Row) -> Cost| Cost {
+        us: median(rounds.iter().map(|row| cost(row).us)),
+        allocations: median(rounds.iter().map(|row| cost(row).allocations)),
+        allocated_bytes: median(rounds.iter().map(|row| cost(row).allocated_bytes)),
+    };
     Row {
-        bytes: middle(|row| row.bytes),
+        bytes,
         decode: middle(|row| row.decode),
         normalize: middle(|row| row.normalize),
         segment: middle(|row| row.segment),
@@ -177,8 +225,13 @@ fn measure(shape: &Shape, scale: &Scale, reader: &Fingerprinter, decoder: &Decod
     }
 }
 
-/// Microseconds of CPU for one of the things.
-fn time<T>(things: &[T], mut work: impl FnMut(&T)) -> f64 {
-    let (cpu, ()) = cpu_of(|| things.iter().for_each(|thing| work(black_box(thing))));
-    cpu.as_secs_f64() * 1e6 / things.len() as f64
+/// Returns the cost of one of the things.
+fn cost<T>(things: &[T], mut work: impl FnMut(&T)) -> Cost {
+    let (cpu, allocated) = cpu_of(|| allocated_by(|| things.iter().for_each(|thing| work(black_box(thing)))));
+    let count = things.len() as f64;
+    Cost {
+        us: cpu.as_secs_f64() * 1e6 / count,
+        allocations: allocated.count as f64 / count,
+        allocated_bytes: allocated.bytes as f64 / count,
+    }
 }
