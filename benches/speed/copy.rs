@@ -114,7 +114,8 @@ fn clients(
     (consumer.create().unwrap(), producer.create().unwrap())
 }
 
-const fn codec(compression: Compression) -> &'static str {
+/// Returns the clients' name of a compression.
+pub(crate) const fn codec(compression: Compression) -> &'static str {
     match compression {
         Compression::None => "none",
         Compression::Gzip => "gzip",

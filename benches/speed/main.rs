@@ -21,6 +21,7 @@ mod replay;
 mod report;
 mod service;
 mod sketch;
+mod streams;
 mod text;
 
 #[path = "../../tests/support/broker/mod.rs"]

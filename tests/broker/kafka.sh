@@ -8,6 +8,8 @@
 #                      input; at its end (however the harness died) end the brokers. The lines:
 #                        stop, kill, start, pause, resume [N]   end, start, SIGSTOP or SIGCONT broker N (from 1), or all
 #                        configs ARGUMENT...                    run kafka-configs.sh with these arguments (by Maven only)
+#   kafka.sh streams FILE.java ARGUMENT...
+#                      compile a program and run it with Kafka Streams, in place of this process (by Maven only)
 #
 # The first way that works is taken: DUPGATE_TEST_KAFKA=HOST:PORT (already there), a Docker engine that answers,
 # or the broker's jars by Maven on a Java 17 machine. Also understood:
@@ -173,8 +175,8 @@ java_is_17() {
     [[ -n $major && $major -ge 17 ]]
 }
 
-# Fetches the jars once. They are moved into place whole, so a cut download is never mistaken for them, and only
-# one of several processes fetches.
+# Fetches the jars once, with these options of Maven. They are moved into place whole, so a cut download is never
+# mistaken for them, and only one of several processes fetches.
 fetch_jars() {
     mkdir -p "$target/kafka"
     (
@@ -182,7 +184,7 @@ fetch_jars() {
         if ! cmp -s "$here/pom.xml" "$jars/pom.xml"; then
             say "fetching the jars of Apache Kafka $version by Maven"
             rm -rf "$jars" "$jars.part"
-            mvn --quiet --batch-mode --file "$here/pom.xml" dependency:copy-dependencies "-Dkafka.version=$version" \
+            mvn --quiet --batch-mode --file "$here/pom.xml" "$@" dependency:copy-dependencies "-Dkafka.version=$version" \
                 -DoutputDirectory="$(realpath -m "$jars.part")" < /dev/null > "$target/kafka/fetch.log" 2>&1 ||
                 { cat "$target/kafka/fetch.log" >&2; exit 1; }
             cp "$here/pom.xml" "$jars.part/"
@@ -509,8 +511,20 @@ serve() {
     done
 }
 
+# The last line of the output says why it cannot be run.
+streams() {
+    exec 2>&1
+    jars=$target/kafka/streams${jars#"$target/kafka/jars"}
+    maven_can || { say "it needs Java 17 and Maven"; exit 1; }
+    java --list-modules | grep '^jdk\.compiler@' > /dev/null || { say "this Java cannot compile"; exit 1; }
+    fetch_jars --activate-profiles streams || { say "Maven cannot fetch its jars"; exit 1; }
+    exec java -Ddupgate.kafka.log="$target/kafka/streams.log" -Dlog4j2.configurationFile="$here/log4j2.properties" \
+        -cp "$jars/*" "$@"
+}
+
 case ${1:-} in
     up | down | status | serve) "$1" ;;
+    streams) "$@" ;;
     *)
         sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2
         exit 2
