@@ -79,9 +79,9 @@ deny-if-installed:
 		echo "cargo-deny is not installed: dependencies are not checked (run make deny)"; \
 	fi
 
-bench: ## Measure speed; prints tables, then one JSON object as the last line; DUPGATE_BENCH_QUICK=1 for a short run
+bench: ## Measure speed; prints tables, then one JSON object as the last line; DUPGATE_BENCH_QUICK=1 for a short run, PARTS="scaling" for some parts
 	@tests/tools.sh test >&2
-	@$(CARGO) bench --locked --bench speed
+	@$(CARGO) bench --locked --bench speed -- $(PARTS)
 
 bench-index: ## Measure the windowed index and compare it with FAISS and others; PARTS="huge" for a hundred million codes
 	@target/faiss/bin/python -c 'import faiss' 2>/dev/null || { python3 -m venv target/faiss && target/faiss/bin/pip --quiet install faiss-cpu numpy; } >&2

@@ -1,9 +1,10 @@
 //! How fast dupgate is: tables for people, then one JSON object as the last line of standard output.
 //!
-//! `make bench`, or `cargo bench --bench speed -- [text] [sketch] [end-to-end] [replay] [latency]` for some parts of
-//! it. `DUPGATE_BENCH_QUICK=1` makes it short and rough. Each part says what it measures and over which pages. All of
-//! it is measured, nothing is asserted: floors are printed beside the numbers. Parts that need a broker start one as
-//! the tests do (`tests/broker/kafka.sh`); it takes its share of the same cores.
+//! `make bench`, or `cargo bench --bench speed -- [text] [sketch] [end-to-end] [replay] [latency] [scaling]` for some
+//! parts of it; scaling, which takes minutes, only runs if it is named. `DUPGATE_BENCH_QUICK=1` makes it short and
+//! rough. Each part says what it measures and over which pages. All of it is measured, nothing is asserted: floors are
+//! printed beside the numbers. Parts that need a broker start one as the tests do (`tests/broker/kafka.sh`); it takes
+//! its share of the same cores.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench panics where it cannot continue")]
@@ -19,6 +20,7 @@ mod measure;
 mod pure;
 mod replay;
 mod report;
+mod scaling;
 mod service;
 mod sketch;
 mod streams;
@@ -76,7 +78,7 @@ fn main() {
 
     let mut floors = Vec::new();
     let (mut text, mut end_to_end, mut cpu, mut latency) = (Value::Null, Value::Null, Value::Null, Value::Null);
-    let (mut sketch, mut replay) = (Value::Null, Value::Null);
+    let (mut sketch, mut replay, mut scaling) = (Value::Null, Value::Null, Value::Null);
     if wants("text") {
         text = text::run(scale, &mut floors);
     }
@@ -98,11 +100,17 @@ fn main() {
     {
         latency = latency::run(broker, scale);
     }
+    // Not in a run of all parts.
+    if wanted.iter().any(|part| part == "scaling")
+        && let Some(broker) = broker::Broker::shared()
+    {
+        scaling = scaling::run(broker, scale);
+    }
     let floors = report::print(&floors);
     let report = json!({
         "version": env!("CARGO_PKG_VERSION"), "quick": quick, "cores": measure::cores(), "load_before": load,
         "text": text, "sketch": sketch, "end_to_end": end_to_end, "cpu": cpu, "replay": replay, "latency": latency,
-        "floors": floors,
+        "scaling": scaling, "floors": floors,
     });
     println!("{report}");
 }

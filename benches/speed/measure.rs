@@ -52,6 +52,16 @@ pub(crate) fn threads_cpu(pid: u32) -> BTreeMap<String, f64> {
     by_name
 }
 
+/// Returns CPU seconds that all programs of the machine have used.
+pub(crate) fn machine_cpu() -> f64 {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    // user, nice, system, idle, iowait, irq, softirq: what a hypervisor takes is not used here.
+    let ticks: Vec<f64> = stat.split_whitespace().skip(1).take(7).filter_map(|ticks| ticks.parse().ok()).collect();
+    let used: f64 =
+        ticks.iter().enumerate().filter(|(place, _)| !(3..=4).contains(place)).map(|(_, ticks)| ticks).sum();
+    used / rustix::param::clock_ticks_per_second() as f64
+}
+
 /// Returns how many threads wanted to run recently: 1 minute, as the system counts.
 pub(crate) fn load() -> f64 {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();

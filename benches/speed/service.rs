@@ -13,9 +13,23 @@ use tempfile::TempDir;
 
 use crate::broker::Broker;
 use crate::bus;
+use crate::measure::cores;
 
 /// Name of the file of its configuration.
 const CONFIGURATION: &str = "dupgate.yaml";
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_dupgate");
+
+/// Returns the program on these cores only, if there is `taskset`. It takes the place of `taskset` in the process.
+fn pinned_to(cores: &str) -> Command {
+    let can_pin = || Command::new("taskset").arg("--version").stdout(Stdio::null()).status().is_ok();
+    if !can_pin() {
+        return Command::new(PROGRAM);
+    }
+    let mut command = Command::new("taskset");
+    command.args(["--cpu-list", cores, PROGRAM]);
+    command
+}
 
 /// A running service with topics and a group of its own.
 pub(crate) struct Service {
@@ -37,17 +51,40 @@ impl Service {
 
     /// Starts it on an input topic, with further lines of configuration.
     pub(crate) fn start_with(broker: &Broker, input: &str, more: &str) -> Self {
-        let group = broker.unique("bench");
         let outputs = ["unique", "duplicate", "dead"].map(|name| bus::topic(broker, name));
+        Self::instance(broker, input, (&broker.unique("bench"), &outputs), "bench", None, more)
+    }
+
+    /// Starts several in one group. Where there is `taskset`, each has its share of the cores, or one of them in turn.
+    pub(crate) fn start_fleet(broker: &Broker, input: &str, instances: usize) -> Vec<Self> {
+        let outputs = ["unique", "duplicate", "dead"].map(|name| bus::topic(broker, name));
+        let group = broker.unique("fleet");
+        let start = |number: usize| {
+            let (first, end) = (number * cores() / instances, (number + 1) * cores() / instances);
+            let pinned =
+                if instances > cores() { (number % cores()).to_string() } else { format!("{first}-{}", end - 1) };
+            Self::instance(broker, input, (&group, &outputs), &format!("bench-{number}"), Some(&pinned), "")
+        };
+        (0..instances).map(start).collect()
+    }
+
+    fn instance(
+        broker: &Broker,
+        input: &str,
+        (group, outputs): (&str, &[String; 3]),
+        id: &str,
+        pinned: Option<&str>,
+        more: &str,
+    ) -> Self {
         // Free now, and unlikely to be taken in the next moment.
         let http = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(CONFIGURATION);
-        let [unique, duplicate, dead] = &outputs;
+        let [unique, duplicate, dead] = outputs;
         let config = format!(
             "version: 1\n\
              kafka: {{brokers: [\"{}\"]}}\n\
-             input: {{topics: [\"{input}\"], group: \"{group}\", instance_id: bench}}\n\
+             input: {{topics: [\"{input}\"], group: \"{group}\", instance_id: {id}}}\n\
              output: {{unique: {{topic: \"{unique}\"}}, duplicate: {{topic: \"{duplicate}\"}}, dead_letter: {{topic: \"{dead}\"}}}}\n\
              index: {{path: \"{}\"}}\n\
              http: {{listen: \"{http}\"}}\n{more}",
@@ -58,7 +95,8 @@ impl Service {
         let settings =
             load(&Sources { files: vec![file.clone()], ..Sources::default() }, Purpose::Run).unwrap().settings;
         let said = File::create(folder.path().join("log")).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_dupgate"))
+        let mut command = pinned.map_or_else(|| Command::new(PROGRAM), pinned_to);
+        let child = command
             .args(["run", "--config"])
             .arg(&file)
             .stdin(Stdio::null())
@@ -66,7 +104,7 @@ impl Service {
             .stderr(said)
             .spawn()
             .unwrap();
-        Self { group, outputs, settings, child, http, folder: Some(folder) }
+        Self { group: group.to_owned(), outputs: outputs.clone(), settings, child, http, folder: Some(folder) }
     }
 
     /// Its process id.
@@ -88,10 +126,15 @@ impl Service {
         log.and_then(|log| std::fs::read_to_string(log).ok()).unwrap_or_default()
     }
 
-    /// Waits until it says that it is ready: it is in its groups, and the judge is at work.
+    /// Whether it says that it is ready: it is in its groups, and the judge is at work.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.get("/readyz").starts_with("HTTP/1.1 200")
+    }
+
+    /// Waits until it says that it is ready.
     pub(crate) fn wait_until_ready(&mut self) {
         let start = Instant::now();
-        while !self.get("/readyz").starts_with("HTTP/1.1 200") {
+        while !self.is_ready() {
             assert!(self.lives(), "the service has ended before it was ready");
             assert!(start.elapsed() < bus::TIMEOUT, "not ready after {:?}: {}", bus::TIMEOUT, self.get("/readyz"));
             std::thread::sleep(Duration::from_millis(20));
