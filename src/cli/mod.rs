@@ -370,9 +370,9 @@ impl Global {
     }
 
     fn level(&self, configured: Level) -> Level {
-        let at = Level::ALL.iter().position(|(level, _)| *level == configured).unwrap_or_default();
+        let at = Level::ALL.iter().position(|level| *level == configured).unwrap_or_default();
         let at = (at + usize::from(self.verbose)).saturating_sub(usize::from(self.quiet));
-        Level::ALL.get(at).map_or(Level::Trace, |(level, _)| *level)
+        Level::ALL.get(at).copied().unwrap_or(Level::Trace)
     }
 }
 

@@ -1,45 +1,30 @@
 //! Where a field of a page is read, as it is written in the configuration: a path alone, or a map with the path and how
 //! the value is written.
 
-use std::fmt;
-
-use schemars::JsonSchema;
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
-use serde::ser::SerializeMap;
+use serde::de::{Deserializer, Error, IntoDeserializer};
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
 
-/// One step of unpacking.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Coding {
-    Base64,
-    Gzip,
-    Zstd,
-    Deflate,
-    Br,
+use super::values::{words, wrong_kind};
+
+words! {
+    /// One step of unpacking.
+    Coding = crate::record::Coding { Base64, Gzip, Zstd, Deflate, #[serde(rename = "br")] Brotli, }
 }
 
-impl From<Coding> for crate::record::Coding {
-    fn from(coding: Coding) -> Self {
-        match coding {
-            Coding::Base64 => Self::Base64,
-            Coding::Gzip => Self::Gzip,
-            Coding::Zstd => Self::Zstd,
-            Coding::Deflate => Self::Deflate,
-            Coding::Br => Self::Brotli,
-        }
-    }
-}
-
-/// A field: `/body`, or `{path: /body, encoding: base64}`, or `{path: /crawled, zone: UTC}`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A field: `/body`, or `{path: /body, encoding: base64}`, or `{path: /crawled, zone: UTC}`. The derived code is that of
+/// the map.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields, remote = "Self")]
 pub struct RawField {
     /// Its path. It is missing only in a map that gives the other keys alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// How the value is packed, the outermost coding first; one coding may be written without a list.
+    #[serde(deserialize_with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
     pub encoding: Vec<Coding>,
     /// The zone of times without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
 }
 
@@ -52,80 +37,33 @@ impl RawField {
 
 impl Serialize for RawField {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { path, encoding, zone } = self;
-        if let (Some(path), true, None) = (path, encoding.is_empty(), zone) {
-            return serializer.serialize_str(path);
+        match self {
+            Self { path: Some(path), encoding, zone: None } if encoding.is_empty() => serializer.serialize_str(path),
+            map => Self::serialize(map, serializer),
         }
-        let mut map = serializer.serialize_map(None)?;
-        if let Some(path) = path {
-            map.serialize_entry("path", path)?;
-        }
-        if !encoding.is_empty() {
-            map.serialize_entry("encoding", encoding)?;
-        }
-        if let Some(zone) = zone {
-            map.serialize_entry("zone", zone)?;
-        }
-        map.end()
-    }
-}
-
-/// The map, closed.
-#[derive(Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Map {
-    path: Option<String>,
-    #[serde(deserialize_with = "one_or_many")]
-    encoding: Vec<Coding>,
-    zone: Option<String>,
-}
-
-impl Default for Map {
-    fn default() -> Self {
-        let RawField { path, encoding, zone } = RawField::default();
-        Self { path, encoding, zone }
     }
 }
 
 impl<'de> Deserialize<'de> for RawField {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct PathOrMap;
-        impl<'de> Visitor<'de> for PathOrMap {
-            type Value = RawField;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a path such as /url, or a map such as {path: /body, encoding: base64}")
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<RawField, E> {
-                Ok(RawField::at(text))
-            }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawField, A::Error> {
-                let Map { path, encoding, zone } = Map::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(RawField { path, encoding, zone })
-            }
+        let given = Value::deserialize(deserializer)?;
+        match given.as_str() {
+            Some(path) => Ok(Self::at(path)),
+            None if given.is_object() => Self::deserialize(given).map_err(D::Error::custom),
+            None => Err(wrong_kind(&given, "a path such as /url, or a map such as {path: /body, encoding: base64}")),
         }
-        deserializer.deserialize_any(PathOrMap)
     }
 }
 
 /// Reads a list of codings, or a single one.
 pub(super) fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Coding>, D::Error> {
-    struct OneOrMany;
-    impl<'de> Visitor<'de> for OneOrMany {
-        type Value = Vec<Coding>;
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("base64, gzip, zstd, or a list such as [base64, gzip]")
-        }
-        fn visit_str<E: Error>(self, text: &str) -> Result<Vec<Coding>, E> {
-            text.split(',').map(|word| Coding::deserialize(word.trim().into_deserializer())).collect()
-        }
-        fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Vec<Coding>, A::Error> {
-            Vec::deserialize(SeqAccessDeserializer::new(seq))
-        }
-        fn visit_unit<E>(self) -> Result<Vec<Coding>, E> {
-            Ok(Vec::new())
-        }
+    let given = Value::deserialize(deserializer)?;
+    match given.as_str() {
+        Some(text) => text.split(',').map(|word| Coding::deserialize(word.trim().into_deserializer())).collect(),
+        None if given.is_array() => serde_json::from_value(given).map_err(D::Error::custom),
+        None if given.is_null() => Ok(Vec::new()),
+        None => Err(wrong_kind(&given, "base64, gzip, zstd, or a list such as [base64, gzip]")),
     }
-    deserializer.deserialize_any(OneOrMany)
 }
 
 #[cfg(test)]

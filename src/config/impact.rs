@@ -2,17 +2,21 @@
 
 use std::fmt;
 
-/// What a change of a key affects, most costly first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ChangeImpact {
-    /// The key decides which group and which logs hold the state: with another value, the service starts without state.
-    State,
-    /// The key is part of the scheme, which decides fingerprints: another value starts a new index.
-    Scheme,
-    /// The key is part of the rules, which decide verdicts: another value applies from the next verdict on.
-    Rules,
-    /// The key decides only how the work is done: another value takes effect at a restart.
-    Work,
+use super::values::words;
+
+words! {
+    /// What a change of a key affects, most costly first.
+    ChangeImpact {
+        /// The key decides which group and which logs hold the state: with another value, the service starts without
+        /// state.
+        State = "state",
+        /// The key is part of the scheme, which decides fingerprints: another value starts a new index.
+        Scheme = "scheme",
+        /// The key is part of the rules, which decide verdicts: another value applies from the next verdict on.
+        Rules = "rules",
+        /// The key decides only how the work is done: another value takes effect at a restart.
+        Work = "work",
+    }
 }
 
 /// Impacts by the beginning of the key; the first one that fits counts.
@@ -61,19 +65,6 @@ pub fn decides(path: &str) -> ChangeImpact {
         begin.is_empty() || path.strip_prefix(begin).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
     TABLE.iter().find(|(begin, _)| fits(begin)).map_or(ChangeImpact::Work, |(_, decides)| *decides)
-}
-
-impl ChangeImpact {
-    /// Returns the word used in tables and JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::State => "state",
-            Self::Scheme => "scheme",
-            Self::Rules => "rules",
-            Self::Work => "work",
-        }
-    }
 }
 
 impl fmt::Display for ChangeImpact {

@@ -20,6 +20,11 @@ const VARIABLE_PREFIX: &str = "DUPGATE_";
 /// orchestrator adds some, such as `DUPGATE_SERVICE_HOST`.
 const TOP_KEYS: [&str; 3] = ["version", "roles", "mode"];
 
+/// Returns the name of the variable that sets a key.
+fn variable(key: &str) -> String {
+    format!("{VARIABLE_PREFIX}{}", key.replace('.', "__").to_uppercase())
+}
+
 /// What the operator wrote, merged into one tree. Later calls override earlier ones.
 ///
 /// ```
@@ -92,8 +97,7 @@ impl Layers {
             if !key.contains("__") && !TOP_KEYS.contains(&key.as_str()) {
                 // A single underscore between levels is a common mistake.
                 if let Some(meant) = key_paths().into_iter().find(|path| path.replace('.', "_") == key) {
-                    let meant = meant.replace('.', "__").to_uppercase();
-                    let message = format!("is set but names no setting; did you mean `{VARIABLE_PREFIX}{meant}`?");
+                    let message = format!("is set but names no setting; did you mean `{}`?", variable(&meant));
                     self.warnings.push(Problem::at(Origin::Variable(name.clone()), "", message));
                 }
                 continue;
@@ -108,12 +112,8 @@ impl Layers {
                         Some((_, above)) if !name.contains('.') => [above, &[name.to_owned()]].concat().join("."),
                         _ => name.to_owned(),
                     });
-                    let meant = near
-                        .or_else(|| elsewhere(&path))
-                        .map(|key| {
-                            format!("; did you mean `{VARIABLE_PREFIX}{}`?", key.replace('.', "__").to_uppercase())
-                        })
-                        .unwrap_or_default();
+                    let meant = near.or_else(|| elsewhere(&path)).map(|key| variable(&key));
+                    let meant = meant.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
                     self.warnings.push(Problem::at(origin, "", format!("is set but names no setting{meant}")));
                 }
                 Err(message) => self.problems.push(Problem::at(origin, path.join("."), message)),
@@ -161,20 +161,14 @@ impl Layers {
     ///
     /// Every problem of every layer, with the place of the value at fault.
     pub fn resolve(self, given: &ExternalInputs, purpose: Purpose) -> Result<(Settings, Vec<Problem>), Refused> {
-        let resolved = match self.raw() {
-            Ok(raw) => resolve(&raw, given, purpose),
-            Err(problem) => Err(Refused { problems: vec![problem], warnings: Vec::new() }),
+        let resolved = self.raw().map_err(|problem| Refused { problems: vec![problem], warnings: Vec::new() });
+        let (settings, mut more) = match resolved.and_then(|raw| resolve(&raw, given, purpose)) {
+            Ok((settings, warnings)) => (Some(settings), Refused { problems: Vec::new(), warnings }),
+            Err(refused) => (None, refused),
         };
-        let placed = |mut found: Vec<Problem>| {
-            for problem in &mut found {
-                problem.origin = self.tree.origin_of(&problem.path);
-            }
-            found
-        };
-        let (settings, (more_problems, more_warnings)) = match resolved {
-            Ok((settings, warnings)) => (Some(settings), (Vec::new(), placed(warnings))),
-            Err(refused) => (None, (placed(refused.problems), placed(refused.warnings))),
-        };
+        for problem in more.problems.iter_mut().chain(&mut more.warnings) {
+            problem.origin = self.tree.origin_of(&problem.path);
+        }
         let (mut problems, mut warnings) = (self.problems, self.warnings);
         if !self.is_unread {
             // Do not also report a key as missing if it was misspelt, or if its value was refused.
@@ -185,8 +179,8 @@ impl Layers {
                 problem.origin == Origin::Default && refused.contains(path)
                     || meant.iter().any(|meant| path == meant || path.ends_with(&format!(".{meant}")))
             };
-            problems.extend(more_problems.into_iter().filter(|problem| !is_meant(problem)));
-            warnings.extend(more_warnings);
+            problems.extend(more.problems.into_iter().filter(|problem| !is_meant(problem)));
+            warnings.extend(more.warnings);
         }
         problems.sort_by_key(Problem::place);
         warnings.sort_by_key(Problem::place);
@@ -268,31 +262,21 @@ fn unknown(path: &[String]) -> Option<usize> {
 /// Expands the texts of one value. A text that consists of variables only is interpreted like the value of a variable,
 /// so it may be a number.
 fn expand_all(path: &[String], value: &Value, variables: &BTreeMap<String, String>) -> Result<Value, String> {
+    let Some(text) = value.as_str().filter(|text| text.contains("${")) else { return expand_below(value, variables) };
+    let expanded = expand(text, variables)?;
+    let is_free = FREE_MAPS.iter().any(|map| path.join(".").starts_with(map));
+    if is_free { Ok(Value::String(expanded)) } else { interpret(path, &expanded) }
+}
+
+/// Expands the texts in a value, which stay texts.
+fn expand_below(value: &Value, variables: &BTreeMap<String, String>) -> Result<Value, String> {
     match value {
-        Value::String(text) if text.contains("${") => {
-            let expanded = expand(text, variables)?;
-            let free = FREE_MAPS.iter().any(|map| path.join(".").starts_with(map));
-            if free { Ok(Value::String(expanded)) } else { interpret(path, &expanded) }
+        Value::String(text) => expand(text, variables).map(Value::String),
+        Value::Array(list) => list.iter().map(|item| expand_below(item, variables)).collect(),
+        Value::Object(map) => {
+            map.iter().map(|(key, value)| Ok((key.clone(), expand_below(value, variables)?))).collect()
         }
-        Value::Array(list) => list
-            .iter()
-            .map(|item| match item {
-                Value::String(text) => expand(text, variables).map(Value::String),
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-                    Ok(item.clone())
-                }
-            })
-            .collect(),
-        Value::Object(map) => map
-            .iter()
-            .map(|(key, value)| match value {
-                Value::String(text) => expand(text, variables).map(|text| (key.clone(), Value::String(text))),
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-                    Ok((key.clone(), value.clone()))
-                }
-            })
-            .collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(value.clone()),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(value.clone()),
     }
 }
 

@@ -8,7 +8,7 @@ use secrecy::SecretString;
 
 use super::layers::Layers;
 use super::problem::{Origin, Problem, Refused};
-use super::raw::{Protocol, Raw};
+use super::raw::Raw;
 use super::resolve::{ExternalInputs, Purpose};
 use super::secret::{RawSecret, SECRET_SLOTS};
 use super::settings::Settings;
@@ -61,17 +61,16 @@ pub fn load(sources: &Sources, purpose: Purpose) -> Result<Loaded, Refused> {
 #[must_use]
 pub fn gather(sources: &Sources) -> (Layers, ExternalInputs) {
     let mut layers = Layers::new(sources.variables.clone());
-    for path in &sources.files {
+    let default = sources.default_file.iter().filter(|_| sources.files.is_empty());
+    for (path, may_be_missing) in sources.files.iter().map(|path| (path, false)).chain(default.map(|path| (path, true)))
+    {
         match std::fs::read_to_string(path) {
             Ok(text) => layers.file(&path.display().to_string(), &text),
-            Err(error) => layers.refuse_file(unreadable(path, &error)),
-        }
-    }
-    if let (true, Some(path)) = (sources.files.is_empty(), &sources.default_file) {
-        match std::fs::read_to_string(path) {
-            Ok(text) => layers.file(&path.display().to_string(), &text),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => layers.refuse_file(unreadable(path, &error)),
+            Err(error) if may_be_missing && error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                let origin = Origin::File { name: path.display().to_string().into(), line: 0, column: 0 };
+                layers.refuse_file(Problem::at(origin, "", format!("cannot be read: {error}")));
+            }
         }
     }
     layers.environment();
@@ -88,28 +87,28 @@ pub fn gather(sources: &Sources) -> (Layers, ExternalInputs) {
     (layers, given)
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> Problem {
-    let origin = Origin::File { name: path.display().to_string().into(), line: 0, column: 0 };
-    Problem::at(origin, "", format!("cannot be read: {error}"))
-}
-
 /// Reports an unreadable file, at the key that names it.
 fn refuse_named(layers: &mut Layers, key: &str, path: &Path, error: &io::Error) {
     let origin = layers.origin_of(key);
     layers.refuse(Problem::at(origin, key, format!("cannot read {}: {error}", path.display())));
 }
 
-/// Reads the files that settings name. Reports those that cannot be read here, and marks them, so that the keys that
-/// need them report nothing more.
+/// Reads a file that a setting names. Reports one that cannot be read, and marks it, so that the keys that need it report
+/// nothing more.
+fn read_named(key: &str, path: &Path, given: &mut ExternalInputs, layers: &mut Layers) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| {
+        refuse_named(layers, key, path, &error);
+        given.unread.insert(path.to_owned());
+        String::new()
+    })
+}
+
+/// Reads the files that settings name.
 fn read_named_files(raw: &Raw, given: &mut ExternalInputs, layers: &mut Layers) {
     read_words(raw, given, layers);
     for slot in SECRET_SLOTS {
         let Some(RawSecret::File(path)) = raw.secret(slot) else { continue };
-        let text = std::fs::read_to_string(path).unwrap_or_else(|error| {
-            refuse_named(layers, slot, path, &error);
-            given.unread.insert(path.clone());
-            String::new()
-        });
+        let text = read_named(slot, path, given, layers);
         let text = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
         given.secrets.insert(path.clone(), SecretString::from(text));
     }
@@ -118,46 +117,36 @@ fn read_named_files(raw: &Raw, given: &mut ExternalInputs, layers: &mut Layers) 
 /// Reads dictionaries and word lists, each once.
 fn read_words(raw: &Raw, given: &mut ExternalInputs, layers: &mut Layers) {
     for (key, path) in raw.word_files() {
-        if given.words.contains_key(path) {
-            continue;
+        if !given.words.contains_key(path) {
+            let text = read_named(key, path, given, layers);
+            given.words.insert(path.to_owned(), text);
         }
-        let text = std::fs::read_to_string(path).unwrap_or_else(|error| {
-            refuse_named(layers, key, path, &error);
-            given.unread.insert(path.to_owned());
-            String::new()
-        });
-        given.words.insert(path.to_owned(), text);
     }
 }
 
 /// Reports what clients would refuse: unknown properties and missing certificates.
 fn look_at_client(raw: &Raw, layers: &mut Layers) {
-    if let Some((path, Err(error))) =
-        raw.input.schema_registry.ca_file.as_ref().map(|path| (path, std::fs::File::open(path)))
-    {
-        refuse_named(layers, "input.schema_registry.ca_file", path, &error);
-    }
     let kafka = &raw.kafka;
-    let maps = [
-        ("kafka.properties", &kafka.properties),
-        ("kafka.consumer_properties", &kafka.consumer_properties),
-        ("kafka.producer_properties", &kafka.producer_properties),
-    ];
-    for (section, map) in maps {
+    for (section, map) in kafka.property_maps() {
         for (key, value) in map {
             if let Err(why) = crate::kafka::client::takes(key, &value.0) {
-                let path = format!("{section}.{key}");
+                let path = format!("kafka.{section}.{key}");
                 layers.refuse(Problem::at(layers.origin_of(&path), path, why));
             }
         }
     }
-    if matches!(kafka.security.protocol, Protocol::Ssl | Protocol::SaslSsl) {
-        let tls = &kafka.security.tls;
-        for (name, path) in [("ca_file", &tls.ca_file), ("cert_file", &tls.cert_file), ("key_file", &tls.key_file)] {
-            let Some((path, Err(error))) = path.as_ref().map(|path| (path, std::fs::File::open(path))) else {
-                continue;
-            };
-            refuse_named(layers, &format!("kafka.security.tls.{name}"), path, &error);
+    let (tls, encrypts) = (&kafka.security.tls, kafka.security.protocol.encrypts());
+    let certificates = [
+        ("input.schema_registry.ca_file", &raw.input.schema_registry.ca_file, true),
+        ("kafka.security.tls.ca_file", &tls.ca_file, encrypts),
+        ("kafka.security.tls.cert_file", &tls.cert_file, encrypts),
+        ("kafka.security.tls.key_file", &tls.key_file, encrypts),
+    ];
+    for (key, path, is_used) in certificates {
+        if let Some(path) = path.as_ref().filter(|_| is_used)
+            && let Err(error) = std::fs::File::open(path)
+        {
+            refuse_named(layers, key, path, &error);
         }
     }
 }

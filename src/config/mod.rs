@@ -19,6 +19,7 @@ mod impact;
 mod layers;
 mod load;
 mod problem;
+mod range;
 mod resolve;
 mod schema;
 mod show;

@@ -5,21 +5,23 @@ mod limits;
 mod core_settings;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::mem::take;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::str::FromStr;
 
 use dupgate_core::worker::OBSERVED;
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::impact::{ChangeImpact, decides};
-use super::problem::{Problem, Refused};
+use super::problem::{Origin, Problem, Refused};
 use super::raw::{Raw, Role};
 use super::secret::{RawSecret, SECRET_SLOTS};
-use super::settings::{Admin, Http, Logging, Metrics, Roles, Settings, Tracing};
-use super::values::{ByteSize, Span};
-use crate::fingerprint::PerMille;
+use super::settings::{Admin, Http, Roles, Settings, Tracing};
+use super::tree::Node;
+use super::values::ByteSize;
 pub use core_settings::BYTES_PER_ORIGINAL;
 pub(super) use core_settings::DEFAULT_MAX_MEMORY;
 
@@ -87,22 +89,20 @@ pub enum Purpose {
 ///
 /// Every problem found, in the order of the file. Their origin is not known here.
 pub fn resolve(raw: &Raw, given: &ExternalInputs, purpose: Purpose) -> Result<(Settings, Vec<Problem>), Refused> {
-    let mut findings = Findings::of(purpose);
-    let found = &mut findings;
-    if raw.version != 1 {
-        found.refuse("version", format!("{} is not a known layout of this file (only 1 is)", raw.version));
-    }
+    let found = &mut Findings { purpose, problems: Vec::new(), warnings: Vec::new() };
+    raw.check_ranges(|path, message| found.refuse(path, message));
     let roles = Roles { worker: raw.roles.contains(&Role::Worker), judge: raw.roles.contains(&Role::Judge) };
     if raw.roles.is_empty() {
         found.refuse("roles", "an instance without a role does nothing: expected worker, judge or both");
     }
+    check_labels(raw, found);
     let secrets = secrets(raw, given, found);
     let fingerprint = core_settings::fingerprint(raw, given, &secrets, found);
     let settings = Settings {
         roles,
         mode: raw.mode,
-        kafka: kafka::kafka(raw, &secrets, purpose, found),
-        input: kafka::input(raw, &secrets, purpose, found),
+        kafka: kafka::kafka(raw, &secrets, found),
+        input: kafka::input(raw, &secrets, found),
         record: core_settings::record(raw, found),
         text: core_settings::text(raw, given, found),
         rules: core_settings::rules(raw, fingerprint.minhash.form, found),
@@ -110,11 +110,11 @@ pub fn resolve(raw: &Raw, given: &ExternalInputs, purpose: Purpose) -> Result<(S
         index: core_settings::index(raw, found),
         logs: limits::logs(raw, found),
         judge: limits::judge(raw, found),
-        output: kafka::output(raw, purpose, found),
+        output: kafka::output(raw, found),
         processing: limits::processing(raw, found),
         http: http(raw, &secrets, found),
-        logging: Logging { level: raw.logging.level.clone(), format: raw.logging.format },
-        metrics: metrics(raw, found),
+        logging: raw.logging.clone(),
+        metrics: raw.metrics.clone(),
         tracing: tracing(raw, found),
         hash: raw.hash(),
         shown: raw.effective().shown(),
@@ -124,16 +124,15 @@ pub fn resolve(raw: &Raw, given: &ExternalInputs, purpose: Purpose) -> Result<(S
     let settings = Settings { previous, ..settings };
     limits::between(&settings, found);
     limits::cost_limits(&settings, found);
-    if findings.problems.is_empty() {
-        Ok((settings, findings.warnings))
-    } else {
-        Err(Refused { problems: findings.problems, warnings: findings.warnings })
-    }
+    let (problems, warnings) = (take(&mut found.problems), take(&mut found.warnings));
+    if problems.is_empty() { Ok((settings, warnings)) } else { Err(Refused { problems, warnings }) }
 }
 
 /// Resolves the settings before a change of the scheme.
 fn previous(raw: &Raw, given: &ExternalInputs, now: &Settings, found: &mut Findings) -> Option<Box<Settings>> {
-    let (others, paths) = (found.problems.len(), leaves(&raw.previous));
+    let (others, mut paths) = (found.problems.len(), Vec::new());
+    let tree = Node::at(&[], &Origin::Default, Value::Object(raw.previous.clone()));
+    tree.each_leaf(&mut |path, _| paths.push(path.join(".")));
     for path in &paths {
         let key = format!("previous.{path}");
         if SECRET_SLOTS.contains(&path.as_str()) {
@@ -167,15 +166,6 @@ fn previous(raw: &Raw, given: &ExternalInputs, now: &Settings, found: &mut Findi
     }
 }
 
-/// Lists the keys of all values in a map, their levels joined by dots.
-fn leaves(map: &Map<String, Value>) -> Vec<String> {
-    let below = |(key, value): (&String, &Value)| match value.as_object().filter(|map| !map.is_empty()) {
-        Some(map) => leaves(map).into_iter().map(|below| format!("{key}.{below}")).collect(),
-        None => vec![key.clone()],
-    };
-    map.iter().flat_map(below).collect()
-}
-
 /// The findings so far.
 #[derive(Debug)]
 struct Findings {
@@ -185,12 +175,13 @@ struct Findings {
 }
 
 impl Findings {
-    const fn of(purpose: Purpose) -> Self {
-        Self { purpose, problems: Vec::new(), warnings: Vec::new() }
-    }
-
     fn refuse(&mut self, path: impl Into<String>, message: impl Into<String>) {
         self.problems.push(Problem::of(path, message));
+    }
+
+    /// Parses a text, and refuses one that is not valid.
+    fn parsed<T: FromStr<Err: Display>>(&mut self, path: &str, text: &str) -> Option<T> {
+        text.parse().map_err(|why: T::Err| self.refuse(path, why.to_string())).ok()
     }
 
     /// Adds a warning about brokers or groups, which do not matter to `sieve`.
@@ -205,55 +196,38 @@ impl Findings {
 fn secrets(raw: &Raw, given: &ExternalInputs, found: &mut Findings) -> BTreeMap<&'static str, SecretString> {
     let mut secrets = BTreeMap::new();
     for slot in SECRET_SLOTS {
-        let secret = match raw.secret(slot) {
-            None => continue,
-            Some(RawSecret::Text(text)) => {
+        let Some(source) = raw.secret(slot) else { continue };
+        let (secret, name) = match source {
+            RawSecret::Text(text) => {
                 found.warn_service(slot, "is written in the configuration; use {file: …} or {env: …}");
-                Some(text.clone())
+                (Some(text.clone()), String::new())
             }
-            Some(RawSecret::File(path)) => {
-                let secret = given.secrets.get(path).cloned();
-                if secret.is_none() {
-                    found.refuse(slot, format!("the file {} was not read", path.display()));
-                }
-                secret
-            }
-            Some(RawSecret::Env(name)) => {
-                let secret = given.variables.get(name).map(|text| SecretString::from(text.as_str()));
-                if secret.is_none() {
-                    found.refuse(slot, format!("variable {name} is not set"));
-                }
-                secret
+            RawSecret::File(path) => (given.secrets.get(path).cloned(), format!("the file {} ", path.display())),
+            RawSecret::Env(name) => {
+                (given.variables.get(name).map(|text| SecretString::from(text.as_str())), format!("variable {name} "))
             }
         };
-        let Some(secret) = secret else { continue };
-        let is_unread = matches!(raw.secret(slot), Some(RawSecret::File(path)) if given.unread.contains(path));
+        let Some(secret) = secret else {
+            let why = if matches!(source, RawSecret::File(_)) { "was not read" } else { "is not set" };
+            found.refuse(slot, name + why);
+            continue;
+        };
+        let is_unread = matches!(source, RawSecret::File(path) if given.unread.contains(path));
         if secret.expose_secret().trim().is_empty() && !is_unread {
-            found.refuse(slot, empty_secret(raw.secret(slot)));
+            found.refuse(slot, name + "is empty: expected a secret; leave the key out to do without one");
         }
         secrets.insert(slot, secret);
     }
     secrets
 }
 
-fn empty_secret(source: Option<&RawSecret>) -> String {
-    let what = match source {
-        Some(RawSecret::File(path)) => format!("the file {} is empty", path.display()),
-        Some(RawSecret::Env(name)) => format!("variable {name} is empty"),
-        Some(RawSecret::Text(_)) | None => "is empty".to_owned(),
-    };
-    format!("{what}: expected a secret; leave the key out to do without one")
-}
-
 /// Minimum length of the admin token: shorter ones can be guessed.
 const MIN_TOKEN: usize = 16;
 
 fn http(raw: &Raw, secrets: &BTreeMap<&'static str, SecretString>, found: &mut Findings) -> Http {
-    let listen = raw.http.listen.parse().unwrap_or_else(|_| {
-        found.refuse(
-            "http.listen",
-            format!("`{}` is not an address with a port, such as 0.0.0.0:9464", raw.http.listen),
-        );
+    let text = &raw.http.listen;
+    let listen = text.parse().unwrap_or_else(|_| {
+        found.refuse("http.listen", format!("`{text}` is not an address with a port, such as 0.0.0.0:9464"));
         SocketAddr::from(([0, 0, 0, 0], 9464))
     });
     let admin_token = secrets.get("http.admin.token").cloned();
@@ -289,78 +263,33 @@ fn admin(
     Some(Admin { listen, token, text: raw.text })
 }
 
-fn metrics(raw: &Raw, found: &mut Findings) -> Metrics {
+fn check_labels(raw: &Raw, found: &mut Findings) {
     for name in raw.metrics.labels.keys() {
         let legal = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
             && !name.starts_with(|c: char| c.is_ascii_digit())
             && !name.starts_with("__")
             && !name.is_empty();
+        let key = format!("metrics.labels.{name}");
         if !legal {
-            found
-                .refuse(format!("metrics.labels.{name}"), "not a label name: expected letters, digits and underscores");
+            found.refuse(&key, "not a label name: expected letters, digits and underscores");
         }
         if RESERVED_LABELS.contains(&name.as_str()) {
-            found.refuse(format!("metrics.labels.{name}"), "is a label of the program's own metrics");
+            found.refuse(&key, "is a label of the program's own metrics");
         }
     }
-    let labels = raw.metrics.labels.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-    Metrics { partition_labels: raw.metrics.partition_labels, labels }
 }
 
 fn tracing(raw: &Raw, found: &mut Findings) -> Option<Tracing> {
-    let sample_ratio = raw.tracing.sample_ratio;
-    if !(sample_ratio > 0.0 && sample_ratio <= 1.0) {
-        found.refuse("tracing.sample_ratio", format!("{sample_ratio} is not above 0 and at most 1"));
-    }
-    match raw.tracing.otlp_endpoint.as_ref()?.parse() {
-        Ok(endpoint) => Some(Tracing { endpoint, sample_ratio }),
-        Err(why) => {
-            found.refuse("tracing.otlp_endpoint", why.to_string());
-            None
-        }
-    }
+    let endpoint = found.parsed("tracing.otlp_endpoint", raw.tracing.otlp_endpoint.as_ref()?)?;
+    Some(Tracing { endpoint, sample_ratio: raw.tracing.sample_ratio })
 }
 
-/// The shortest time that Kafka's timestamps can distinguish.
-const MILLISECOND: Duration = Duration::from_millis(1);
-
-/// Refuses a duration below a limit.
-fn at_least(path: &str, span: Duration, limit: Duration, found: &mut Findings) {
-    if span < limit {
-        found.refuse(path, format!("{} is below the limit of {}", Span(span), Span(limit)));
-    }
-}
-
-/// Refuses a duration above a limit.
-fn at_most(path: &str, span: Duration, limit: Duration, found: &mut Findings) {
-    if span > limit {
-        found.refuse(path, format!("{} is above the limit of {}", Span(span), Span(limit)));
-    }
-}
-
-/// Converts a size, and refuses one that is 0 or that the machine cannot address.
+/// Converts a size, and refuses one that the machine cannot address.
 fn bytes(path: &str, size: ByteSize, found: &mut Findings) -> usize {
-    if size.0 == 0 {
-        found.refuse(path, "0B is below the limit of 1B");
-    }
     usize::try_from(size.0).unwrap_or_else(|_| {
         found.refuse(path, format!("{size} is more than this machine can address"));
         usize::MAX
     })
-}
-
-/// Converts a share that may be absent, as [`per_mille`] does.
-fn share_of(path: &str, share: Option<f64>, found: &mut Findings) -> Option<PerMille> {
-    share.and_then(|share| per_mille(path, share, found))
-}
-
-/// Converts a share to thousandths, rounded, and refuses one that is not between 0 and 1.
-fn per_mille(path: &str, share: f64, found: &mut Findings) -> Option<PerMille> {
-    let rounded = PerMille::rounded(share);
-    if rounded.is_none() {
-        found.refuse(path, format!("{share} is not a similarity (expected 0 to 1)"));
-    }
-    rounded
 }
 
 /// Longest name of a topic that brokers accept, in bytes.
@@ -381,10 +310,8 @@ fn is_read(raw: &Raw, name: &str) -> bool {
 fn check_own_name(path: &str, name: &str, found: &mut Findings) {
     check_name(path, name, found);
     if name.ends_with(OBSERVED) {
-        found.refuse(
-            path,
-            format!("`{name}` ends in `{OBSERVED}`, which is added to it by `mode: observe`: leave that part out"),
-        );
+        let why = "which is added to it by `mode: observe`: leave that part out";
+        found.refuse(path, format!("`{name}` ends in `{OBSERVED}`, {why}"));
     }
 }
 
@@ -392,10 +319,8 @@ fn check_own_name(path: &str, name: &str, found: &mut Findings) {
 fn check_name(path: &str, name: &str, found: &mut Findings) {
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if name.is_empty() || name == "." || name == ".." || !name.chars().all(legal) {
-        found.refuse(
-            path,
-            format!("`{name}` is not a valid name: expected letters, digits, dots, underscores and hyphens"),
-        );
+        let expected = "expected letters, digits, dots, underscores and hyphens";
+        found.refuse(path, format!("`{name}` is not a valid name: {expected}"));
     } else if name.len() > MAX_TOPIC_NAME {
         found.refuse(path, format!("a name of {} bytes is above the limit of {MAX_TOPIC_NAME}", name.len()));
     }

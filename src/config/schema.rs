@@ -12,10 +12,10 @@ use serde_json::{Map, Value, json};
 
 use super::field::RawField;
 use super::problem::Origin;
-use super::raw::{Raw, Retention, ServedPartitions};
+use super::raw::Raw;
 use super::secret::{RawProperty, RawSecret};
 use super::tree::{Node, join};
-use super::values::{ByteSize, Levels, Span};
+use super::values::{ByteSize, Levels, Retention, ServedPartitions, Span};
 
 /// The annotated sample: every key with its default and a comment.
 pub const SAMPLE: &str = include_str!("../../config/dupgate.yaml");

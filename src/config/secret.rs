@@ -6,8 +6,11 @@ use std::fmt;
 use std::path::PathBuf;
 
 use secrecy::SecretString;
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error};
 use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use super::values::wrong_kind;
 
 /// Keys that are refused in the raw property maps, each with its reason.
 const OWNED: [(&str, &str); 23] = [
@@ -69,29 +72,19 @@ impl Serialize for RawProperty {
 
 impl<'de> Deserialize<'de> for RawProperty {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Scalar;
-        impl Visitor<'_> for Scalar {
-            type Value = RawProperty;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text, a number, true or false")
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<RawProperty, E> {
-                Ok(RawProperty(text.to_owned()))
-            }
-            fn visit_bool<E: Error>(self, value: bool) -> Result<RawProperty, E> {
-                Ok(RawProperty(value.to_string()))
-            }
-            fn visit_i64<E: Error>(self, value: i64) -> Result<RawProperty, E> {
-                Ok(RawProperty(value.to_string()))
-            }
-            fn visit_u64<E: Error>(self, value: u64) -> Result<RawProperty, E> {
-                Ok(RawProperty(value.to_string()))
-            }
-            fn visit_f64<E: Error>(self, value: f64) -> Result<RawProperty, E> {
-                Ok(RawProperty(value.to_string()))
+        let given = Value::deserialize(deserializer)?;
+        match &given {
+            Value::String(text) => Ok(text.clone()),
+            Value::Bool(value) => Ok(value.to_string()),
+            Value::Number(number) => Ok(match number.as_f64().filter(|_| number.is_f64()) {
+                Some(number) => number.to_string(),
+                None => number.to_string(),
+            }),
+            Value::Null | Value::Array(_) | Value::Object(_) => {
+                Err(wrong_kind(&given, "a text, a number, true or false"))
             }
         }
-        deserializer.deserialize_any(Scalar)
+        .map(Self)
     }
 }
 
@@ -176,41 +169,22 @@ impl Serialize for RawSecret {
 }
 
 impl<'de> Deserialize<'de> for RawSecret {
+    /// The value itself is never part of an error.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TextOrReference;
-        /// Error message for any other shape; the value itself is never printed.
-        const EXPECTED: &str = "expected {file: path}, {env: NAME}, or a text in quotes";
-        impl<'de> Visitor<'de> for TextOrReference {
-            type Value = RawSecret;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("{file: path}, {env: NAME}, or a text in quotes")
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<RawSecret, E> {
-                Ok(RawSecret::Text(SecretString::from(text)))
-            }
-            fn visit_bool<E: Error>(self, _: bool) -> Result<RawSecret, E> {
-                Err(E::custom(format_args!("a bare word: {EXPECTED}")))
-            }
-            fn visit_i64<E: Error>(self, _: i64) -> Result<RawSecret, E> {
-                Err(E::custom(format_args!("a bare number: {EXPECTED}")))
-            }
-            fn visit_u64<E: Error>(self, _: u64) -> Result<RawSecret, E> {
-                Err(E::custom(format_args!("a bare number: {EXPECTED}")))
-            }
-            fn visit_f64<E: Error>(self, _: f64) -> Result<RawSecret, E> {
-                Err(E::custom(format_args!("a bare number: {EXPECTED}")))
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawSecret, A::Error> {
-                let refuse = || A::Error::custom(EXPECTED);
-                let secret = match map.next_key::<String>()?.as_deref() {
-                    Some("file") => RawSecret::File(map.next_value().map_err(|_| refuse())?),
-                    Some("env") => RawSecret::Env(map.next_value().map_err(|_| refuse())?),
-                    Some(_) | None => return Err(refuse()),
-                };
-                map.next_key::<String>()?.map_or(Ok(secret), |_| Err(refuse()))
-            }
+        const EXPECTED: &str = "{file: path}, {env: NAME}, or a text in quotes";
+        let refuse = |what: &str| Err(D::Error::custom(format_args!("{what}expected {EXPECTED}")));
+        let given = Value::deserialize(deserializer)?;
+        match &given {
+            Value::String(text) => Ok(Self::Text(SecretString::from(text.as_str()))),
+            Value::Bool(_) => refuse("a bare word: "),
+            Value::Number(_) => refuse("a bare number: "),
+            Value::Object(map) => match (map.len(), map.get("file"), map.get("env")) {
+                (1, Some(Value::String(path)), _) => Ok(Self::File(path.into())),
+                (1, _, Some(Value::String(name))) => Ok(Self::Env(name.clone())),
+                _ => refuse(""),
+            },
+            Value::Null | Value::Array(_) => Err(wrong_kind(&given, EXPECTED)),
         }
-        deserializer.deserialize_any(TextOrReference)
     }
 }
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 use secrecy::{ExposeSecret, SecretString};
 
 pub use super::raw::{
-    ColdStart, Compression, DuplicateValue, Mechanism, Mode, OnBadRecord, Partition, Protocol, ServedPartitions,
-    ShownText, TimestampOf, Tombstones,
+    ColdStart, Compression, DuplicateValue, Logging, Mechanism, Metrics, Mode, OnBadRecord, Partition, Protocol,
+    ShownText, TimestampOf, Tls, Tombstones,
 };
 use super::secret::{Properties, PropertyValue};
-use super::values::{Endpoint, Levels, Start};
-pub use super::values::{Level, LogFormat};
+use super::values::{Endpoint, Start};
+pub use super::values::{Level, LogFormat, ServedPartitions};
 use crate::fingerprint::{self, PerMille};
 use crate::protocol::{LogPartition, Rules, VerdictOffset};
 use crate::transaction::Delivery;
@@ -135,23 +135,10 @@ pub struct Security {
     pub protocol: Protocol,
     /// Encryption; used if the protocol encrypts.
     pub tls: Tls,
+    /// Password of our key.
+    pub key_password: Option<SecretString>,
     /// Identity; present if the protocol authenticates.
     pub sasl: Option<Sasl>,
-}
-
-/// Encryption (`kafka.security.tls`).
-#[derive(Clone, Debug)]
-pub struct Tls {
-    /// Certificates of the authority that signed those of the brokers; if absent, those of the system.
-    pub ca_file: Option<PathBuf>,
-    /// Our certificate.
-    pub cert_file: Option<PathBuf>,
-    /// Its key.
-    pub key_file: Option<PathBuf>,
-    /// Password of the key.
-    pub key_password: Option<SecretString>,
-    /// Whether a broker's certificate must name the broker.
-    pub verify_hostname: bool,
 }
 
 /// Identity (`kafka.security.sasl`).
@@ -348,24 +335,6 @@ pub struct Admin {
     pub text: ShownText,
 }
 
-/// Logging (`logging`).
-#[derive(Clone, Debug)]
-pub struct Logging {
-    /// The level.
-    pub level: Levels,
-    /// The format.
-    pub format: LogFormat,
-}
-
-/// Options of the metrics (`metrics`).
-#[derive(Clone, Debug)]
-pub struct Metrics {
-    /// Whether series are split by partition.
-    pub partition_labels: bool,
-    /// Labels on every series, by name.
-    pub labels: Vec<(String, String)>,
-}
-
 /// OpenTelemetry tracing of sampled records (`tracing`).
 #[derive(Clone, Debug)]
 pub struct Tracing {
@@ -373,20 +342,6 @@ pub struct Tracing {
     pub endpoint: Endpoint,
     /// Share of sampled records, above 0 and at most 1.
     pub sample_ratio: f64,
-}
-
-impl Compression {
-    /// Returns the name used by Kafka clients.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Gzip => "gzip",
-            Self::Snappy => "snappy",
-            Self::Lz4 => "lz4",
-            Self::Zstd => "zstd",
-        }
-    }
 }
 
 impl Kafka {
@@ -397,17 +352,9 @@ impl Kafka {
         let mut made = Properties::new();
         let mut put = |key: &str, value: &str| drop(made.insert(key.to_owned(), PropertyValue::new(key, value)));
         let protocol = self.security.protocol;
-        put(
-            "security.protocol",
-            match protocol {
-                Protocol::Plaintext => "plaintext",
-                Protocol::Ssl => "ssl",
-                Protocol::SaslPlaintext => "sasl_plaintext",
-                Protocol::SaslSsl => "sasl_ssl",
-            },
-        );
-        if matches!(protocol, Protocol::Ssl | Protocol::SaslSsl) {
-            put_tls(&self.security.tls, &mut put);
+        put("security.protocol", protocol.name());
+        if protocol.encrypts() {
+            put_tls(&self.security, &mut put);
         }
         if let Some(sasl) = &self.security.sasl {
             put_sasl(sasl, &mut put);
@@ -417,7 +364,8 @@ impl Kafka {
     }
 }
 
-fn put_tls(tls: &Tls, put: &mut impl FnMut(&str, &str)) {
+fn put_tls(security: &Security, put: &mut impl FnMut(&str, &str)) {
+    let tls = &security.tls;
     let files = [
         ("ssl.ca.location", &tls.ca_file),
         ("ssl.certificate.location", &tls.cert_file),
@@ -428,7 +376,7 @@ fn put_tls(tls: &Tls, put: &mut impl FnMut(&str, &str)) {
             put(key, &file.display().to_string());
         }
     }
-    if let Some(password) = &tls.key_password {
+    if let Some(password) = &security.key_password {
         put("ssl.key.password", password.expose_secret());
     }
     put("ssl.endpoint.identification.algorithm", if tls.verify_hostname { "https" } else { "none" });
@@ -437,15 +385,7 @@ fn put_tls(tls: &Tls, put: &mut impl FnMut(&str, &str)) {
 fn put_sasl(sasl: &Sasl, put: &mut impl FnMut(&str, &str)) {
     match sasl {
         Sasl::Password { mechanism, username, password } => {
-            put(
-                "sasl.mechanism",
-                match mechanism {
-                    Mechanism::Plain => "PLAIN",
-                    Mechanism::ScramSha256 => "SCRAM-SHA-256",
-                    Mechanism::ScramSha512 => "SCRAM-SHA-512",
-                    Mechanism::Oauthbearer => "OAUTHBEARER",
-                },
-            );
+            put("sasl.mechanism", &mechanism.name().to_uppercase());
             put("sasl.username", username);
             put("sasl.password", password.expose_secret());
         }

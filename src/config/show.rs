@@ -32,7 +32,7 @@ pub struct Shown {
 
 impl Kafka {
     /// Returns the maps of raw properties, each with its key.
-    const fn property_maps(&self) -> [(&'static str, &BTreeMap<String, RawProperty>); 3] {
+    pub(super) const fn property_maps(&self) -> [(&'static str, &BTreeMap<String, RawProperty>); 3] {
         [
             ("properties", &self.properties),
             ("consumer_properties", &self.consumer_properties),
@@ -42,17 +42,25 @@ impl Kafka {
 }
 
 impl Raw {
+    /// Returns the settings in the shape of the file. Raw properties that may be secret have this value, or are left out.
+    fn tree(&self, secret: Option<&str>) -> Value {
+        let mut tree = serde_json::to_value(self).unwrap_or_default();
+        for (name, map) in self.kafka.property_maps() {
+            let shown = |(key, property): (&String, &RawProperty)| {
+                let value = if is_sensitive(key) { secret } else { Some(property.0.as_str()) };
+                Some((key.clone(), Value::from(value?)))
+            };
+            if let Some(place) = tree.pointer_mut(&format!("/kafka/{name}")) {
+                *place = map.iter().filter_map(shown).collect();
+            }
+        }
+        tree
+    }
+
     /// Returns the settings in the shape of the file, without secrets.
     #[must_use]
     pub fn shown(&self) -> Value {
-        let mut tree = serde_json::to_value(self).unwrap_or_default();
-        for (name, map) in self.kafka.property_maps() {
-            let value = |key: &str, value: &str| if is_sensitive(key) { REDACTED.into() } else { Value::from(value) };
-            let shown = map.iter().map(|(key, property)| (key.clone(), value(key, &property.0))).collect();
-            if let Some(place) = tree.pointer_mut(&format!("/kafka/{name}")) {
-                *place = shown;
-            }
-        }
+        let mut tree = self.tree(Some(REDACTED));
         if let Some(Value::Object(extensions)) = tree.pointer_mut("/kafka/security/sasl/oauth/extensions") {
             extensions.iter_mut().filter(|(key, _)| is_sensitive(key)).for_each(|(_, value)| *value = REDACTED.into());
         }
@@ -114,17 +122,10 @@ impl Raw {
     /// `index.path`.
     #[must_use]
     pub fn hash(&self) -> String {
-        let mut tree = serde_json::to_value(self.effective()).unwrap_or_default();
+        let mut tree = self.effective().tree(None);
         for path in OF_THE_INSTANCE.iter().chain(&SECRET_SLOTS) {
             if let Some(value) = tree.pointer_mut(&format!("/{}", path.replace('.', "/"))) {
                 *value = Value::Null;
-            }
-        }
-        for (name, map) in self.kafka.property_maps() {
-            let shown = map.iter().filter(|(key, _)| !is_sensitive(key));
-            let shown = shown.map(|(key, value)| (key.clone(), Value::from(value.0.as_str()))).collect();
-            if let Some(value) = tree.pointer_mut(&format!("/kafka/{name}")) {
-                *value = shown;
             }
         }
         let mut digits = format!("{:016x}", xxh3_64(tree.to_string().as_bytes()));

@@ -108,19 +108,11 @@ impl Node {
 
     /// Visits every leaf with its path; an empty map counts as one.
     pub(super) fn each_leaf(&self, visit: &mut impl FnMut(&[String], &Self)) {
-        fn walk(node: &Node, path: &mut Vec<String>, visit: &mut impl FnMut(&[String], &Node)) {
-            match &node.content {
-                Content::Map(map) if !map.is_empty() => {
-                    for (key, below) in map {
-                        path.push(key.clone());
-                        walk(below, path, visit);
-                        path.pop();
-                    }
-                }
-                Content::Map(_) | Content::Leaf(_) => visit(path, node),
+        self.each_node(&mut |path, node| {
+            if !matches!(&node.content, Content::Map(map) if !map.is_empty()) {
+                visit(path, node);
             }
-        }
-        walk(self, &mut Vec::new(), visit);
+        });
     }
 
     /// Visits every node except the top, sections before their contents.
@@ -267,11 +259,21 @@ fn place(path: &str, found: Found, name: &Arc<str>, key: Origin, origin: Origin)
     Node { origin, key, content }
 }
 
+/// Defines methods of a visitor that take a scalar.
+macro_rules! scalars {
+    ($($visit:ident: $type:ty),*) => {
+        $(fn $visit<E: Error>(self, value: $type) -> Result<Found, E> {
+            Ok(Found::Scalar(value.into()))
+        })*
+    };
+}
+
 impl<'de> Deserialize<'de> for Found {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Anything;
         impl<'de> Visitor<'de> for Anything {
             type Value = Found;
+            scalars! { visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str }
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a YAML value")
             }
@@ -283,21 +285,6 @@ impl<'de> Deserialize<'de> for Found {
             }
             fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Found, D::Error> {
                 Found::deserialize(deserializer)
-            }
-            fn visit_bool<E: Error>(self, value: bool) -> Result<Found, E> {
-                Ok(Found::Scalar(value.into()))
-            }
-            fn visit_i64<E: Error>(self, value: i64) -> Result<Found, E> {
-                Ok(Found::Scalar(value.into()))
-            }
-            fn visit_u64<E: Error>(self, value: u64) -> Result<Found, E> {
-                Ok(Found::Scalar(value.into()))
-            }
-            fn visit_f64<E: Error>(self, value: f64) -> Result<Found, E> {
-                Ok(Found::Scalar(value.into()))
-            }
-            fn visit_str<E: Error>(self, value: &str) -> Result<Found, E> {
-                Ok(Found::Scalar(value.into()))
             }
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Found, A::Error> {
                 let mut list = Vec::new();

@@ -1,16 +1,81 @@
 //! Values with a grammar of their own: sizes, durations, the place where a new group starts, log levels, the address of
-//! a collector of spans.
+//! a collector of spans; and lists of words.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use axum::http::Uri;
-use schemars::JsonSchema;
-use serde::de::{Deserializer, Error, Unexpected, Visitor};
+use serde::de::{Deserializer, Error, Unexpected};
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
 
 use crate::record::Timestamp;
+
+/// Defines closed lists of words. A list has the type of another module with the same variants after `=`, or the word of
+/// each variant if those are needed in messages.
+macro_rules! words {
+    (@list $(#[$meta:meta])* $name:ident { $($(#[$word_meta:meta])* $word:ident,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
+        #[serde(rename_all = "snake_case")]
+        pub enum $name { $($(#[$word_meta])* $word,)* }
+    };
+    (@list $(#[$meta:meta])* $name:ident = $meaning:path { $($(#[$word_meta:meta])* $word:ident,)* }) => {
+        words! { @list $(#[$meta])* $name { $($(#[$word_meta])* $word,)* } }
+
+        impl From<$name> for $meaning {
+            fn from(word: $name) -> Self {
+                match word {
+                    $($name::$word => Self::$word,)*
+                }
+            }
+        }
+    };
+    (@list $(#[$meta:meta])* $name:ident { $($(#[$word_meta:meta])* $word:ident = $text:literal,)* }) => {
+        words! { @list $(#[$meta])* $name { $($(#[$word_meta])* #[serde(rename = $text)] $word,)* } }
+
+        impl $name {
+            /// Every word, in order.
+            pub const ALL: [Self; [$($text),*].len()] = [$(Self::$word),*];
+
+            /// Returns the word that operators write.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$word => $text,)*
+                }
+            }
+        }
+    };
+    ($($(#[$meta:meta])* $name:ident $(= $meaning:path)? { $($words:tt)* })*) => {
+        $(words! { @list $(#[$meta])* $name $(= $meaning)? { $($words)* } })*
+    };
+}
+pub(super) use words;
+
+/// Refuses a value of another kind, in the words of serde.
+pub(super) fn wrong_kind<E: Error>(given: &Value, expected: &str) -> E {
+    let given = match given {
+        Value::Null => Unexpected::Unit,
+        Value::Bool(value) => Unexpected::Bool(*value),
+        Value::Number(number) => match (number.as_u64(), number.as_i64()) {
+            (Some(number), _) => Unexpected::Unsigned(number),
+            (None, Some(number)) => Unexpected::Signed(number),
+            (None, None) => Unexpected::Float(number.as_f64().unwrap_or_default()),
+        },
+        Value::String(text) => Unexpected::Str(text),
+        Value::Array(_) => Unexpected::Seq,
+        Value::Object(_) => Unexpected::Map,
+    };
+    E::invalid_type(given, &expected)
+}
+
+/// Parses a text, and refuses any other value.
+fn parsed<T: FromStr<Err = String>, E: Error>(given: &Value, expected: &str) -> Result<T, E> {
+    given.as_str().ok_or_else(|| wrong_kind(given, expected))?.parse().map_err(E::custom)
+}
 
 /// A duration as written in the file: `72h`, `7d`, `500ms`, `1h 30m`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,17 +119,7 @@ impl Serialize for Span {
 
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Text;
-        impl Visitor<'_> for Text {
-            type Value = Span;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a duration with its unit, such as 72h, 7d or 500ms")
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
-                text.parse().map_err(E::custom)
-            }
-        }
-        deserializer.deserialize_any(Text)
+        parsed(&Value::deserialize(deserializer)?, "a duration with its unit, such as 72h, 7d or 500ms")
     }
 }
 
@@ -117,23 +172,71 @@ impl Serialize for ByteSize {
 
 impl<'de> Deserialize<'de> for ByteSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TextOrNumber;
-        impl Visitor<'_> for TextOrNumber {
-            type Value = ByteSize;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a size in bytes, such as 64KiB, 8MiB or 4GiB")
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<ByteSize, E> {
-                text.parse().map_err(E::custom)
-            }
-            fn visit_u64<E: Error>(self, number: u64) -> Result<ByteSize, E> {
-                Ok(ByteSize(number))
-            }
-            fn visit_i64<E: Error>(self, number: i64) -> Result<ByteSize, E> {
-                u64::try_from(number).map(ByteSize).map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))
-            }
+        let given = Value::deserialize(deserializer)?;
+        given.as_u64().map(Self).map_or_else(|| parsed(&given, "a size in bytes, such as 64KiB, 8MiB or 4GiB"), Ok)
+    }
+}
+
+/// How long verdicts stay readable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retention {
+    /// As long as the window needs.
+    Window,
+    /// At least this long.
+    Span(Span),
+}
+
+impl FromStr for Retention {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "window" { Ok(Self::Window) } else { text.parse().map(Self::Span) }
+    }
+}
+
+impl Serialize for Retention {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Window => serializer.serialize_str("window"),
+            Self::Span(span) => span.serialize(serializer),
         }
-        deserializer.deserialize_any(TextOrNumber)
+    }
+}
+
+impl<'de> Deserialize<'de> for Retention {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        parsed(&Value::deserialize(deserializer)?, "`window` or a duration with its unit, such as 7d")
+    }
+}
+
+/// Which partitions of the logs an instance serves, as judge or standby.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServedPartitions {
+    /// Every one.
+    All,
+    /// These.
+    Some(Vec<u32>),
+}
+
+impl Serialize for ServedPartitions {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::All => serializer.serialize_str("all"),
+            Self::Some(list) => list.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ServedPartitions {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let given = Value::deserialize(deserializer)?;
+        if given == "all" {
+            Ok(Self::All)
+        } else if given.is_array() {
+            serde_json::from_value(given).map(Self::Some).map_err(D::Error::custom)
+        } else {
+            Err(wrong_kind(&given, "`all` or a list of partition numbers, such as [0, 2]"))
+        }
     }
 }
 
@@ -190,71 +293,22 @@ pub struct Levels {
     pub targets: Vec<(String, Level)>,
 }
 
-/// How much is logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the words that operators write")]
-pub enum Level {
-    Off,
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Trace,
+words! {
+    /// How much is logged, least first.
+    #[expect(missing_docs, reason = "the words that operators write")]
+    Level { Off = "off", Error = "error", Warn = "warn", Info = "info", Debug = "debug", Trace = "trace", }
+    /// How a log line looks.
+    #[expect(missing_docs, reason = "the words that operators write")]
+    LogFormat { Auto = "auto", Text = "text", Json = "json", }
 }
 
-impl Level {
-    /// Every level, least first, with its word.
-    pub const ALL: [(Self, &'static str); 6] = [
-        (Self::Off, "off"),
-        (Self::Error, "error"),
-        (Self::Warn, "warn"),
-        (Self::Info, "info"),
-        (Self::Debug, "debug"),
-        (Self::Trace, "trace"),
-    ];
+impl FromStr for Level {
+    type Err = String;
 
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Error => "error",
-            Self::Warn => "warn",
-            Self::Info => "info",
-            Self::Debug => "debug",
-            Self::Trace => "trace",
-        }
-    }
-
-    fn parse(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.iter().find(|(_, name)| *name == text);
-        known.map(|(level, _)| *level).ok_or_else(|| {
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|level| level.name() == text).ok_or_else(|| {
             format!("`{text}` is not a level: expected off, error, warn, info, debug or trace, or a list such as `info,dupgate::judge=debug`")
         })
-    }
-}
-
-/// How a log line looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the words that operators write")]
-pub enum LogFormat {
-    Auto,
-    Text,
-    Json,
-}
-
-impl LogFormat {
-    /// Every format.
-    pub const ALL: [Self; 3] = [Self::Auto, Self::Text, Self::Json];
-
-    /// Returns the word that operators write.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Text => "text",
-            Self::Json => "json",
-        }
     }
 }
 
@@ -283,11 +337,11 @@ impl FromStr for Levels {
                             LOG_PARTS.join(", ")
                         ));
                     }
-                    levels.targets.push((target.to_owned(), Level::parse(level)?));
+                    levels.targets.push((target.to_owned(), level.parse()?));
                 }
                 None if is_given => return Err(format!("`{text}` gives two levels for everything")),
                 None => {
-                    levels.base = Level::parse(part)?;
+                    levels.base = part.parse()?;
                     is_given = true;
                 }
             }

@@ -476,7 +476,7 @@ mod tests {
 
     #[test]
     fn a_judge_whose_verdicts_are_refused_is_not_ready_until_they_are_accepted() {
-        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let metrics = Metrics::new(&settings::Metrics::default()).unwrap();
         let health = Health::new(Duration::from_secs(1));
         let mut report = JudgeReport::new(metrics, &health, Clock::start(), LogPartition(0), Duration::from_secs(10));
         let readiness = || health.readiness().remove(0).1;
@@ -492,7 +492,7 @@ mod tests {
 
     #[test]
     fn readiness_shows_the_progress_of_a_restore() {
-        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let metrics = Metrics::new(&settings::Metrics::default()).unwrap();
         let health = Health::new(Duration::from_secs(1));
         let mut report = JudgeReport::new(metrics, &health, Clock::start(), LogPartition(0), Duration::from_secs(10));
         let readiness = || health.readiness().remove(0).1.unwrap_err();
@@ -512,7 +512,7 @@ mod tests {
 
     #[test]
     fn a_standby_is_ready_while_an_instance_judges_and_not_while_requests_wait_without_a_judge() {
-        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let metrics = Metrics::new(&settings::Metrics::default()).unwrap();
         let health = Health::new(Duration::from_secs(1));
         let mut report = JudgeReport::new(metrics, &health, Clock::start(), LogPartition(0), Duration::from_secs(10));
         let readiness_at = |seconds, report: &mut JudgeReport, next_request| {
@@ -532,7 +532,7 @@ mod tests {
 
     #[test]
     fn a_new_standby_is_ready_after_a_verdict_or_a_session() {
-        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let metrics = Metrics::new(&settings::Metrics::default()).unwrap();
         let health = Health::new(Duration::from_secs(1));
         let mut report = JudgeReport::new(metrics, &health, Clock::start(), LogPartition(0), Duration::from_secs(10));
         let readiness_at = |seconds, report: &mut JudgeReport| {

@@ -211,7 +211,7 @@ mod tests {
         let folder = Arc::new(Folder::open(dir.path(), NonZeroUsize::MIN, Duration::ZERO).unwrap());
         let manifest = Manifest { log: LogIdentity(7), at: VerdictOffset(3), scheme: SchemeId(scheme.to_owned()) };
         folder.write("0", &manifest, sections).unwrap();
-        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let metrics = Metrics::new(&settings::Metrics::default()).unwrap();
         let store = FsSnapshotStore::new(folder, LogPartition(0), "sh64-new", Clock::start(), metrics.clone());
         assert!(store.load_latest().is_none());
         let text = metrics.render();

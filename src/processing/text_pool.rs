@@ -381,8 +381,11 @@ pub(crate) fn outcome(
         earlier: None,
         outputs: Arc::new(outputs),
         clock: Clock::start(),
-        metrics: Metrics::new(&crate::config::settings::Metrics { partition_labels: false, labels: Vec::new() })
-            .unwrap(),
+        metrics: Metrics::new(&crate::config::settings::Metrics {
+            partition_labels: false,
+            ..crate::config::settings::Metrics::default()
+        })
+        .unwrap(),
         trees: TreeBudget::new(1 << 20, crate::record::Format::Json),
         untimed: Timestamp::default(),
         max_future_skew: Duration::ZERO,

@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn one_line_a_minute_sums_up_the_work() {
-        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let metrics = Metrics::new(&settings::Metrics::default()).unwrap();
         let mut minute = MinuteReport::begin(Duration::ZERO);
         let mut at = |seconds, metrics: &Metrics| {
             captured::at(Level::Info, || minute.look(Duration::from_secs(seconds), metrics))

@@ -339,7 +339,7 @@ mod tests {
 
     /// A server whose clock is `ahead` of the time at which `heartbeat` ticked.
     fn server(health: &Health, ahead: Duration) -> (Server, Metrics) {
-        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let metrics = Metrics::new(&settings::Metrics::default()).unwrap();
         let now = Instant::now() + ahead;
         let endpoints = Endpoints {
             metrics: metrics.clone(),
@@ -477,7 +477,7 @@ mod tests {
 
     #[test]
     fn upkeep_runs_without_scrapes() {
-        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let metrics = Metrics::new(&settings::Metrics::default()).unwrap();
         let now = Instant::now();
         let endpoints = Endpoints {
             metrics,
@@ -502,7 +502,7 @@ mod tests {
     #[test]
     fn an_address_in_use_is_an_error() {
         let (first, _) = server(&Health::new(Duration::from_secs(1)), Duration::ZERO);
-        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let metrics = Metrics::new(&settings::Metrics::default()).unwrap();
         let now = Instant::now();
         let endpoints = Endpoints {
             metrics,
@@ -517,7 +517,7 @@ mod tests {
 
     #[test]
     fn the_group_is_the_one_that_the_mode_uses() {
-        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let metrics = Metrics::new(&settings::Metrics::default()).unwrap();
         let build = Build { version: "1".into(), revision: "a".into(), librdkafka: "2".into() };
         for (mode, group) in [("route", "crawl"), ("observe", "crawl.observe")] {
             let config = json!({"hash": "x", "config": {"mode": mode, "input": {"group": "crawl"}}}).to_string();
@@ -527,7 +527,7 @@ mod tests {
 
     #[test]
     fn the_page_shows_what_is_not_ready_and_the_state() {
-        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let metrics = Metrics::new(&settings::Metrics::default()).unwrap();
         let started = metrics.values().largest(&catalog::PROCESS_START_TIME).and_then(millis).unwrap();
         // In whole seconds, which a metric shows exactly.
         let start = started.div_euclid(1000) * 1000;

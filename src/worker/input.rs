@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn each_poll_of_the_input_beats_and_sets_the_time_of_the_last_poll() {
-        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let metrics = Metrics::new(&settings::Metrics::default()).unwrap();
         let last_poll = || metrics.values().largest(&catalog::LAST_POLL_TIMESTAMP);
         let beats = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&beats);

@@ -569,7 +569,7 @@ mod tests {
 
     #[test]
     fn reasons_are_listed_with_their_first_record_most_frequent_first() {
-        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let metrics = Metrics::new(&settings::Metrics::default()).unwrap();
         let mut report = DeadLetterReport::new(metrics.clone());
         assert_eq!(report.summary(), "");
         let at = |offset| PartitionId::new("pages", 0).at(offset);
@@ -586,7 +586,7 @@ mod tests {
 
     #[test]
     fn each_reason_is_logged_periodically_with_the_number_left_out() {
-        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let metrics = Metrics::new(&settings::Metrics::default()).unwrap();
         let mut report = DeadLetterReport::new(metrics);
         let at = |offset| PartitionId::new("pages", 0).at(offset);
         let text = crate::telemetry::logging::captured::at(crate::config::settings::Level::Info, || {

@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
-use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
 use super::super::field::{Coding, RawField};
-use super::super::raw::{self, Mode, Raw, StageName, TimestampSource};
+use super::super::raw::{self, MAX_DISTANCE, Mode, Raw, StageName, TimestampSource};
 use super::super::settings::Index;
-use super::super::values::{ByteSize, Span};
-use super::{ExternalInputs, Findings, at_least, at_most, bytes, per_mille, share_of};
+use super::super::values::{ByteSize, ServedPartitions, Span};
+use super::{ExternalInputs, Findings, bytes};
 use crate::fingerprint::{
-    self, Banding, FeatureHash, LowConfidence, SameSite, Seed, Shingling, SketchForm, SlotBits, StopShingles, Width,
+    self, Banding, FeatureHash, LowConfidence, PerMille, SameSite, Seed, Shingling, SketchForm, SlotBits, StopShingles,
+    Width,
 };
 use crate::protocol::{MinHashRules, PerStage, Rules, Stage};
 use crate::record::{self, FieldPath};
@@ -24,12 +24,6 @@ pub const BYTES_PER_ORIGINAL: u64 = 216;
 
 /// Memory for the index if neither limit is given.
 pub(in super::super) const DEFAULT_MAX_MEMORY: ByteSize = ByteSize(4 << 30);
-
-/// Largest distance for which the index promises to find every pair.
-const MAX_DISTANCE: u8 = 8;
-
-/// Longest window, and longest lateness: ten years.
-const LONGEST_WINDOW: Duration = Duration::from_hours(3650 * 24);
 
 pub(super) fn record(raw: &Raw, found: &mut Findings) -> record::InputSettings {
     let mut fields = raw.input.fields.clone();
@@ -137,9 +131,6 @@ pub(super) fn text(raw: &Raw, given: &ExternalInputs, found: &mut Findings) -> t
         path => text::StopWords::List(contents("text.stopwords", path.as_ref())),
     });
     let stopwords = stopwords.collect();
-    if text.min_features == 0 {
-        found.refuse("text.min_features", "0 is below the limit of 1: a page without words has no fingerprint");
-    }
     text::Settings {
         html: text.html.into(),
         normalize: normalize(&text.normalize),
@@ -195,14 +186,9 @@ fn width(bits: u32, hash: FeatureHash, found: &mut Findings) -> Width {
     };
     let widest = hash.widest();
     if width > widest {
-        let name = hash.name();
-        found.refuse(
-            "match.simhash.hash",
-            format!(
-                "{name} has {} bits, too few for match.simhash.bits, {bits}: take xxh3 or md5, or fewer bits",
-                widest.bits()
-            ),
-        );
+        let (name, has) = (hash.name(), widest.bits());
+        let why = format!("{name} has {has} bits, too few for match.simhash.bits, {bits}");
+        found.refuse("match.simhash.hash", why + ": take xxh3 or md5, or fewer bits");
     }
     width
 }
@@ -215,9 +201,6 @@ fn sketch_form(matching: &raw::Match, found: &mut Findings) -> Option<SketchForm
             found.refuse("match.minhash.permutations", "0 makes no sketches: the stage minhash has nothing to compare");
         }
         return None;
-    }
-    if minhash.min_shingles == 0 {
-        found.refuse("match.minhash.min_shingles", "0 is below the limit of 1: a page without shingles has no sketch");
     }
     let bits = match minhash.bits_per_slot {
         4 => SlotBits::B4,
@@ -276,44 +259,29 @@ fn stop_shingles(minhash: &raw::Minhash, given: &ExternalInputs, found: &mut Fin
 }
 
 fn minhash_rules(minhash: &raw::Minhash, form: SketchForm, found: &mut Findings) -> Option<MinHashRules> {
-    let raw::Minhash {
-        bands,
-        rows,
-        min_shared_bands,
-        one_band_below,
-        min_similarity,
-        ref low_confidence,
-        containment,
-        max_bucket,
-        ..
-    } = *minhash;
-    if min_shared_bands == 0 || usize::from(min_shared_bands) > bands {
-        found.refuse(
-            "match.minhash.min_shared_bands",
-            format!("{min_shared_bands} of {bands} bands cannot be shared (expected 1 to {bands})"),
-        );
+    let (bands, shared, low) = (minhash.bands, minhash.min_shared_bands, &minhash.low_confidence);
+    if shared == 0 || usize::from(shared) > bands {
+        let why = format!("{shared} of {bands} bands cannot be shared (expected 1 to {bands})");
+        found.refuse("match.minhash.min_shared_bands", why);
     }
-    let banding = Banding::new(bands, rows, form);
+    let banding = Banding::new(bands, minhash.rows, form);
     let banding = banding.map_err(|error| found.refuse("match.minhash.bands", error.to_string())).ok();
-    let min_similarity = per_mille("match.minhash.min_similarity", min_similarity, found)?;
-    let low_confidence = LowConfidence {
-        below: per_mille("match.minhash.low_confidence.below", low_confidence.below, found)?,
-        below_short: per_mille("match.minhash.low_confidence.below_short", low_confidence.below_short, found)?,
-        short: low_confidence.short,
-        containment: per_mille("match.minhash.low_confidence.containment", low_confidence.containment, found)?,
-        max_distance: low_confidence.max_distance,
-        of_many: low_confidence.of_many,
-    };
-    let containment = share_of("match.minhash.containment", containment, found);
     Some(MinHashRules {
         form,
         banding: banding?,
-        min_shared_bands,
-        one_band_below,
-        min_similarity,
-        containment,
-        low_confidence,
-        max_bucket,
+        min_shared_bands: shared,
+        one_band_below: minhash.one_band_below,
+        min_similarity: PerMille::rounded(minhash.min_similarity)?,
+        containment: minhash.containment.and_then(PerMille::rounded),
+        low_confidence: LowConfidence {
+            below: PerMille::rounded(low.below)?,
+            below_short: PerMille::rounded(low.below_short)?,
+            short: low.short,
+            containment: PerMille::rounded(low.containment)?,
+            max_distance: low.max_distance,
+            of_many: low.of_many,
+        },
+        max_bucket: minhash.max_bucket,
     })
 }
 
@@ -323,35 +291,19 @@ pub(super) fn rules(raw: &Raw, form: Option<SketchForm>, found: &mut Findings) -
     let mut stages: Vec<Stage> = matching.stages.iter().copied().map(stage).collect();
     stages.sort_unstable();
     if stages.is_empty() {
-        found.refuse(
-            "match.stages",
-            "without a stage nothing ever matches: expected exact, simhash, minhash or some of them",
-        );
+        let why = "without a stage nothing ever matches: expected exact, simhash, minhash or some of them";
+        found.refuse("match.stages", why);
     }
     if stages.windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
         found.refuse("match.stages", "names a stage twice");
     }
     stages.dedup();
-    let distance = matching.simhash.max_distance;
-    if distance > MAX_DISTANCE {
-        found.refuse("match.simhash.max_distance", format!("{distance} is above the limit of {MAX_DISTANCE}"));
-    }
-    if window.size.0.is_zero() {
-        found.refuse("window.size", "0s remembers nothing: expected at least 1ms");
-    }
-    at_most("window.size", window.size.0, LONGEST_WINDOW, found);
-    at_most("window.allowed_lateness", window.allowed_lateness.0, LONGEST_WINDOW, found);
     let mut own = |stage: Stage, span: Option<Span>| {
-        let path = format!("window.stages.{}", stage.name());
-        let Some(span) = span else { return window.size.0 };
-        if span.0.is_zero() {
-            found.refuse(&path, "0s remembers nothing: expected at least 1ms (match.stages turns a stage off)");
+        let (name, is_used) = (stage.name(), stages.contains(&stage));
+        if span.is_some() && !is_used {
+            found.refuse(format!("window.stages.{name}"), format!("the stage {name} is not in match.stages"));
         }
-        at_most(&path, span.0, LONGEST_WINDOW, found);
-        if !stages.contains(&stage) {
-            found.refuse(&path, format!("the stage {} is not in match.stages", stage.name()));
-        }
-        span.0
+        span.unwrap_or(window.size).0
     };
     let windows = PerStage {
         exact: own(Stage::Exact, window.stages.exact),
@@ -362,7 +314,7 @@ pub(super) fn rules(raw: &Raw, form: Option<SketchForm>, found: &mut Findings) -
     let any_form = || SketchForm::new(matching.minhash.permutations, SlotBits::B8).ok();
     let minhash = form.or_else(any_form).and_then(|form| minhash_rules(&matching.minhash, form, found));
     let minhash = minhash.filter(|_| form.is_some());
-    let simhash_similarity = share_of("match.simhash.min_similarity", matching.simhash.min_similarity, found);
+    let simhash_similarity = matching.simhash.min_similarity.and_then(PerMille::rounded);
     if simhash_similarity.is_some() && stages.contains(&Stage::SimHash) && !stages.contains(&Stage::MinHash) {
         found.warn_service(
             "match.simhash.min_similarity",
@@ -372,17 +324,16 @@ pub(super) fn rules(raw: &Raw, form: Option<SketchForm>, found: &mut Findings) -
     }
     Rules {
         stages,
-        max_distance: distance.min(MAX_DISTANCE),
+        max_distance: matching.simhash.max_distance.min(MAX_DISTANCE),
         windows,
         lateness: window.allowed_lateness.0,
         max_future_skew: window.max_future_skew.0,
         max_entries: max_entries(raw, found),
         same_id: matching.same_id.into(),
         minhash,
-        number_guard: per_mille("match.number_overlap", matching.number_overlap, found)
-            .filter(|_| matching.number_guard),
+        number_guard: PerMille::rounded(matching.number_overlap).filter(|_| matching.number_guard),
         simhash_similarity,
-        same_site: share_of("match.same_site", matching.same_site, found).map(|containment| SameSite { containment }),
+        same_site: matching.same_site.and_then(PerMille::rounded).map(|containment| SameSite { containment }),
         dual: None,
     }
 }
@@ -431,15 +382,10 @@ fn max_entries(raw: &Raw, found: &mut Findings) -> u64 {
             let memory = memory / indexes;
             let entries = memory / one;
             if entries == 0 {
-                let each = if indexes == 1 {
-                    String::new()
-                } else {
-                    format!(" of each of {indexes} partitions that are served")
-                };
-                found.refuse(
-                    "index.max_memory",
-                    format!("{memory} bytes{each} hold no original (one takes {one} bytes)"),
-                );
+                let of_each = format!(" of each of {indexes} partitions that are served");
+                let each = if indexes == 1 { "" } else { &of_each };
+                let why = format!("{memory} bytes{each} hold no original (one takes {one} bytes)");
+                found.refuse("index.max_memory", why);
             }
             entries
         }
@@ -449,21 +395,14 @@ fn max_entries(raw: &Raw, found: &mut Findings) -> u64 {
 /// Returns the number of log partitions that an instance serves.
 fn indexes(judge: &raw::Judge) -> u64 {
     match &judge.served_partitions {
-        raw::ServedPartitions::All => u64::from(judge.partitions),
-        raw::ServedPartitions::Some(list) => {
-            u64::try_from(list.iter().collect::<BTreeSet<_>>().len()).unwrap_or(u64::MAX)
-        }
+        ServedPartitions::All => u64::from(judge.partitions),
+        ServedPartitions::Some(list) => u64::try_from(list.iter().collect::<BTreeSet<_>>().len()).unwrap_or(u64::MAX),
     }
     .max(1)
 }
 
 pub(super) fn index(raw: &Raw, found: &mut Findings) -> Index {
     let index = &raw.index;
-    at_least("index.snapshot.interval", index.snapshot.interval.0, Duration::from_secs(1), found);
-    let snapshots_kept = NonZeroUsize::new(index.snapshot.keep).unwrap_or_else(|| {
-        found.refuse("index.snapshot.keep", "0 is below the limit of 1");
-        NonZeroUsize::MIN
-    });
     if index.path.as_os_str().is_empty() {
         found.refuse("index.path", "must not be empty");
     }
@@ -475,6 +414,6 @@ pub(super) fn index(raw: &Raw, found: &mut Findings) -> Index {
         max_memory: configured.or(derived).unwrap_or(DEFAULT_MAX_MEMORY.0),
         cold_start: index.cold_start,
         snapshot_interval: index.snapshot.interval.0,
-        snapshots_kept,
+        snapshots_kept: NonZeroUsize::new(index.snapshot.keep).unwrap_or(NonZeroUsize::MIN),
     }
 }

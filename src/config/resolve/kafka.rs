@@ -9,23 +9,23 @@ use secrecy::SecretString;
 
 use super::super::raw::{self, Mechanism, Mode, OnBadRecord, Protocol, Raw};
 use super::super::secret::{Properties, PropertyValue, RawProperty, owned_because};
-use super::super::settings::{Input, Kafka, Output, RegistryIdentity, Sasl, SchemaRegistry, Security, Tls, Topics};
+use super::super::settings::{Input, Kafka, Output, RegistryIdentity, Sasl, SchemaRegistry, Security, Topics};
 use super::super::values::Start;
-use super::{Findings, MILLISECOND, Purpose, at_least, check_name, check_own_name, is_read};
+use super::{Findings, Purpose, check_name, check_own_name, is_read};
 use crate::protocol::{LogPartition, VerdictOffset};
 
 type Secrets = BTreeMap<&'static str, SecretString>;
 
-pub(super) fn kafka(raw: &Raw, secrets: &Secrets, purpose: Purpose, found: &mut Findings) -> Kafka {
+pub(super) fn kafka(raw: &Raw, secrets: &Secrets, found: &mut Findings) -> Kafka {
     let kafka = &raw.kafka;
-    if kafka.brokers.is_empty() && purpose == Purpose::Run {
+    if kafka.brokers.is_empty() && found.purpose == Purpose::Run {
         found.refuse("kafka.brokers", "no broker is given: expected at least one host:port");
     }
     let (empty, named): (Vec<&String>, Vec<&String>) = kafka.brokers.iter().partition(|name| name.trim().is_empty());
-    match (empty.is_empty(), named.is_empty()) {
-        (true, _) => {}
-        (false, true) => found.refuse("kafka.brokers", "is empty: expected at least one host:port"),
-        (false, false) => found.refuse("kafka.brokers", "names an empty broker: expected host:port"),
+    if !empty.is_empty() {
+        let names_one = "names an empty broker: expected host:port";
+        let why = if named.is_empty() { "is empty: expected at least one host:port" } else { names_one };
+        found.refuse("kafka.brokers", why);
     }
     for broker in named {
         let port = broker.rsplit_once(':').map(|(host, port)| (host, port.parse::<u16>()));
@@ -44,25 +44,15 @@ pub(super) fn kafka(raw: &Raw, secrets: &Secrets, purpose: Purpose, found: &mut 
     let max_poll_interval = millis("max.poll.interval.ms", Duration::from_mins(5), consumer, found);
     let producer = [&producer_properties, &properties];
     let transaction_timeout = millis("transaction.timeout.ms", Duration::from_secs(10), producer, found);
-    if transaction_timeout >= session_timeout {
-        found.refuse(
-            "kafka",
-            format!(
-                "transaction.timeout.ms ({}) must be below session.timeout.ms ({})",
-                transaction_timeout.as_millis(),
-                session_timeout.as_millis()
-            ),
-        );
+    let [transaction, session, poll] =
+        [transaction_timeout, session_timeout, max_poll_interval].map(|time| time.as_millis());
+    if transaction >= session {
+        let why = format!("transaction.timeout.ms ({transaction}) must be below session.timeout.ms ({session})");
+        found.refuse("kafka", why);
     }
-    if session_timeout > max_poll_interval {
-        found.refuse(
-            "kafka",
-            format!(
-                "session.timeout.ms ({}) must not be above max.poll.interval.ms ({})",
-                session_timeout.as_millis(),
-                max_poll_interval.as_millis()
-            ),
-        );
+    if session > poll {
+        let why = format!("session.timeout.ms ({session}) must not be above max.poll.interval.ms ({poll})");
+        found.refuse("kafka", why);
     }
     Kafka {
         brokers: kafka.brokers.clone(),
@@ -116,9 +106,8 @@ fn security(raw: &raw::Security, secrets: &Secrets, found: &mut Findings) -> Sec
     if tls.cert_file.is_some() != tls.key_file.is_some() {
         found.refuse("kafka.security.tls", "cert_file and key_file go together: only one is given");
     }
-    let encrypted = matches!(raw.protocol, Protocol::Ssl | Protocol::SaslSsl);
     let any_file = tls.ca_file.is_some() || tls.cert_file.is_some() || tls.key_file.is_some();
-    if any_file && !encrypted {
+    if any_file && !raw.protocol.encrypts() {
         found.warn_service("kafka.security.tls", "has no effect: kafka.security.protocol does not encrypt");
     }
     let identifies = matches!(raw.protocol, Protocol::SaslPlaintext | Protocol::SaslSsl);
@@ -127,69 +116,46 @@ fn security(raw: &raw::Security, secrets: &Secrets, found: &mut Findings) -> Sec
     }
     Security {
         protocol: raw.protocol,
-        tls: Tls {
-            ca_file: tls.ca_file.clone(),
-            cert_file: tls.cert_file.clone(),
-            key_file: tls.key_file.clone(),
-            key_password: secrets.get("kafka.security.tls.key_password").cloned(),
-            verify_hostname: tls.verify_hostname,
-        },
+        tls: tls.clone(),
+        key_password: secrets.get("kafka.security.tls.key_password").cloned(),
         sasl: if identifies { sasl(&raw.sasl, secrets, found) } else { None },
     }
 }
 
 fn sasl(raw: &raw::Sasl, secrets: &Secrets, found: &mut Findings) -> Option<Sasl> {
+    // A secret that is given but cannot be fetched was already reported.
+    let needed = |key: &str, is_missing: bool, found: &mut Findings| {
+        if is_missing {
+            let why = format!("is missing: the mechanism {} needs it", raw.mechanism.name());
+            found.refuse(format!("kafka.security.sasl.{key}"), why);
+        }
+    };
     if raw.mechanism == Mechanism::Oauthbearer {
         let oauth = &raw.oauth;
         let authority = oauth.token_url.as_deref().and_then(|url| url.split_once("://")?.1.split('/').next());
         if authority.is_some_and(|authority| authority.contains('@')) {
-            found.refuse(
-                "kafka.security.sasl.oauth.token_url",
-                "is not used: client_id and client_secret identify the client",
-            );
+            let why = "is not used: client_id and client_secret identify the client";
+            found.refuse("kafka.security.sasl.oauth.token_url", why);
         }
-        let mut needed = |path: &str, missing: bool| need(raw.mechanism, path, missing, found);
-        needed("kafka.security.sasl.oauth.token_url", oauth.token_url.is_none());
-        needed("kafka.security.sasl.oauth.client_id", oauth.client_id.is_none());
-        needed("kafka.security.sasl.oauth.client_secret", oauth.client_secret.is_none());
+        needed("oauth.token_url", oauth.token_url.is_none(), found);
+        needed("oauth.client_id", oauth.client_id.is_none(), found);
+        needed("oauth.client_secret", oauth.client_secret.is_none(), found);
+        let extensions: Vec<String> = oauth.extensions.iter().map(|(key, value)| format!("{key}={value}")).collect();
         return Some(Sasl::Oauth {
             token_url: oauth.token_url.clone()?,
             client_id: oauth.client_id.clone()?,
             client_secret: secrets.get("kafka.security.sasl.oauth.client_secret").cloned()?,
             scope: oauth.scope.clone(),
-            extensions: oauth
-                .extensions
-                .iter()
-                .map(|(key, value)| format!("{key}={value}"))
-                .collect::<Vec<_>>()
-                .join(","),
+            extensions: extensions.join(","),
         });
     }
-    let mut needed = |path: &str, missing: bool| need(raw.mechanism, path, missing, found);
-    needed("kafka.security.sasl.username", raw.username.is_none());
-    needed("kafka.security.sasl.password", raw.password.is_none());
+    needed("username", raw.username.is_none(), found);
+    needed("password", raw.password.is_none(), found);
     Some(Sasl::Password {
         mechanism: raw.mechanism,
         username: raw.username.clone()?,
         password: secrets.get("kafka.security.sasl.password").cloned()?,
     })
-}
-
-/// Refuses a missing setting that the mechanism needs. A secret that is given but cannot be fetched was already
-/// reported.
-fn need(mechanism: Mechanism, path: &str, missing: bool, found: &mut Findings) {
-    if missing {
-        found.refuse(path, format!("is missing: the mechanism {} needs it", mechanism_name(mechanism)));
-    }
-}
-
-const fn mechanism_name(mechanism: Mechanism) -> &'static str {
-    match mechanism {
-        Mechanism::Plain => "plain",
-        Mechanism::ScramSha256 => "scram-sha-256",
-        Mechanism::ScramSha512 => "scram-sha-512",
-        Mechanism::Oauthbearer => "oauthbearer",
-    }
 }
 
 /// Returns the part of a pattern that the Kafka client does not understand, if any. The client matches topics by POSIX
@@ -212,28 +178,21 @@ fn unknown_to_client(pattern: &str) -> Option<&str> {
     None
 }
 
-pub(super) fn input(raw: &Raw, secrets: &Secrets, purpose: Purpose, found: &mut Findings) -> Input {
+pub(super) fn input(raw: &Raw, secrets: &Secrets, found: &mut Findings) -> Input {
     let input = &raw.input;
-    if input.topics.is_empty() && purpose == Purpose::Run {
+    if input.topics.is_empty() && found.purpose == Purpose::Run {
         found.refuse("input.topics", "no topic is given: expected names, or one pattern that starts with ^");
     }
     let topics = match input.topics.as_slice() {
         [pattern] if pattern.starts_with('^') => {
             if let Err(error) = regex::Regex::new(pattern) {
                 let why = error.to_string();
-                let why = why.lines().last().unwrap_or_default();
-                found.refuse(
-                    "input.topics",
-                    format!("`{pattern}` is not a pattern: {}", why.trim_start_matches("error: ")),
-                );
+                let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ");
+                found.refuse("input.topics", format!("`{pattern}` is not a pattern: {why}"));
             } else if let Some(unknown) = unknown_to_client(pattern) {
-                found.refuse(
-                    "input.topics",
-                    format!(
-                        "`{pattern}` has `{unknown}`, which matches no topic: the Kafka client takes POSIX extended \
-                         expressions, such as [0-9] for a digit"
-                    ),
-                );
+                let why = "the Kafka client takes POSIX extended expressions, such as [0-9] for a digit";
+                let why = format!("`{pattern}` has `{unknown}`, which matches no topic: {why}");
+                found.refuse("input.topics", why);
             }
             Topics::Pattern(pattern.clone())
         }
@@ -255,15 +214,11 @@ pub(super) fn input(raw: &Raw, secrets: &Secrets, purpose: Purpose, found: &mut 
     if !input.instance_id.is_empty() {
         check_name("input.instance_id", &input.instance_id, found);
     }
-    let start = input.start.parse().unwrap_or_else(|why| {
-        found.refuse("input.start", why);
-        Start::Earliest
-    });
     Input {
         topics,
         group: worker::Mode::from(raw.mode).own_name(&input.group),
         instance_id: (!input.instance_id.is_empty()).then(|| input.instance_id.clone()),
-        start,
+        start: found.parsed("input.start", &input.start).unwrap_or(Start::Earliest),
         tombstones: input.tombstones,
         schema_registry: schema_registry(raw, secrets, found),
     }
@@ -274,14 +229,11 @@ fn schema_registry(raw: &Raw, secrets: &Secrets, found: &mut Findings) -> Option
     const URL: &str = "input.schema_registry.url";
     let given = &raw.input.schema_registry;
     let format = crate::record::Format::from(raw.input.format);
+    let any_secret = given.password.is_some() || given.token.is_some();
     let Some(url) = &given.url else {
         if format.needs_schemas() {
             found.refuse(URL, format!("is missing: input.format {} reads values by their schemas", format.name()));
-        } else if given.username.is_some()
-            || given.password.is_some()
-            || given.token.is_some()
-            || given.ca_file.is_some()
-        {
+        } else if given.username.is_some() || any_secret || given.ca_file.is_some() {
             found.refuse(URL, "is missing: the other settings of input.schema_registry have no effect without it");
         }
         return None;
@@ -305,7 +257,6 @@ fn schema_registry(raw: &Raw, secrets: &Secrets, found: &mut Findings) -> Option
     if given.ca_file.is_some() && url.starts_with("http:") {
         found.refuse("input.schema_registry.ca_file", "has no effect: the url is not https");
     }
-    at_least("input.schema_registry.timeout", given.timeout.0, MILLISECOND, found);
     let password = secrets.get("input.schema_registry.password");
     let token = secrets.get("input.schema_registry.token");
     let identity = match (&given.username, password, token) {
@@ -313,10 +264,8 @@ fn schema_registry(raw: &Raw, secrets: &Secrets, found: &mut Findings) -> Option
         (None, None, Some(token)) => Some(RegistryIdentity::Token(token.clone())),
         (None, None, None) => None,
         (_, _, Some(_)) => {
-            found.refuse(
-                "input.schema_registry.token",
-                "is given beside username or password: one of both identifies us",
-            );
+            let why = "is given beside username or password: one of both identifies us";
+            found.refuse("input.schema_registry.token", why);
             None
         }
         (user, ..) => {
@@ -331,7 +280,7 @@ fn schema_registry(raw: &Raw, secrets: &Secrets, found: &mut Findings) -> Option
     Some(SchemaRegistry { url, identity, ca_file: given.ca_file.clone(), timeout: given.timeout.0 })
 }
 
-pub(super) fn output(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Output {
+pub(super) fn output(raw: &Raw, found: &mut Findings) -> Output {
     let output = &raw.output;
     let produces = raw.mode != Mode::Observe;
     let needed = [
@@ -346,7 +295,7 @@ pub(super) fn output(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Outpu
     ];
     for (path, topic, is_needed, why) in needed {
         match topic {
-            None if is_needed && purpose == Purpose::Run => found.refuse(path, format!("is missing: {why}")),
+            None if is_needed && found.purpose == Purpose::Run => found.refuse(path, format!("is missing: {why}")),
             Some(name) => check_name(path, name, found),
             None => {}
         }
@@ -362,13 +311,10 @@ pub(super) fn output(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Outpu
         }
         named.push(name);
     }
-    at_least("output.commit_interval", output.commit_interval.0, MILLISECOND, found);
     let prefix = &output.headers.prefix;
     if prefix.is_empty() || prefix.chars().any(|c| !c.is_ascii_graphic() || c.is_ascii_uppercase()) {
-        found.refuse(
-            "output.headers.prefix",
-            format!("`{prefix}` is not a valid prefix: expected lower-case ASCII without spaces"),
-        );
+        let why = format!("`{prefix}` is not a valid prefix: expected lower-case ASCII without spaces");
+        found.refuse("output.headers.prefix", why);
     }
     if output.headers.drop.iter().any(String::is_empty) {
         found.refuse("output.headers.drop", "names an empty header");

@@ -2,23 +2,15 @@
 //!
 //! Cost limits: refuses bands whose chance candidates would overload the judge.
 
-use std::time::Duration;
-
 use dupgate_core::worker;
 
-use super::super::raw::{Raw, Retention, ServedPartitions};
+use super::super::raw::{MAX_PARTITIONS, Raw};
 use super::super::settings::{Judge, Logs, Processing, Settings};
-use super::super::values::Span;
-use super::{Findings, MILLISECOND, Purpose, at_least, bytes, check_own_name, is_read};
+use super::super::values::{Retention, ServedPartitions, Span};
+use super::{Findings, Purpose, bytes, check_own_name, is_read};
 use crate::fingerprint::PerMille;
-use crate::protocol::Stage;
+use crate::protocol::{MinHashRules, Stage};
 use crate::quality::chances;
-
-/// Longest session of a judge: a client refuses one that is longer than its polling thread may stall.
-const LONGEST_SESSION: Duration = Duration::from_mins(5);
-
-/// Maximum number of partitions of each log.
-const MAX_PARTITIONS: u32 = 1024;
 
 pub(super) fn logs(raw: &Raw, found: &mut Findings) -> Logs {
     let logs = &raw.logs;
@@ -34,9 +26,6 @@ pub(super) fn logs(raw: &Raw, found: &mut Findings) -> Logs {
             found.refuse("input.topics", format!("matches the program's own log `{name}…`"));
         }
     }
-    if logs.replication_factor.is_some_and(|copies| copies < 1) {
-        found.refuse("logs.replication_factor", "is below the limit of 1");
-    }
     let stages = [raw.window.stages.exact, raw.window.stages.simhash, raw.window.stages.minhash];
     let longest =
         stages.iter().fold(raw.window.size.0, |longest, stage| longest.max(stage.map_or(longest, |span| span.0)));
@@ -44,10 +33,8 @@ pub(super) fn logs(raw: &Raw, found: &mut Findings) -> Logs {
     let retention = match logs.retention {
         Retention::Window => needed,
         Retention::Span(Span(span)) if span < needed => {
-            found.refuse(
-                "logs.retention",
-                format!("{} is below window and lateness together, {}", Span(span), Span(needed)),
-            );
+            let why = format!("{} is below window and lateness together, {}", Span(span), Span(needed));
+            found.refuse("logs.retention", why);
             needed
         }
         Retention::Span(Span(span)) => span,
@@ -58,14 +45,9 @@ pub(super) fn logs(raw: &Raw, found: &mut Findings) -> Logs {
 pub(super) fn judge(raw: &Raw, found: &mut Findings) -> Judge {
     let judge = &raw.judge;
     let partitions = judge.partitions;
-    if !(1..=MAX_PARTITIONS).contains(&partitions) {
-        found.refuse("judge.partitions", format!("{partitions} is not within 1 to {MAX_PARTITIONS}"));
-    }
     if partitions > 1 && raw.input.fields.scope.is_none() {
-        found.refuse(
-            "input.fields.scope",
-            format!("is missing: judge.partitions is {partitions}, and pages are distributed by scope"),
-        );
+        let why = format!("is missing: judge.partitions is {partitions}, and pages are distributed by scope");
+        found.refuse("input.fields.scope", why);
     }
     let served_partitions = match &judge.served_partitions {
         ServedPartitions::All => (0..partitions.min(MAX_PARTITIONS)).collect(),
@@ -73,56 +55,37 @@ pub(super) fn judge(raw: &Raw, found: &mut Findings) -> Judge {
             let mut serve = list.clone();
             serve.sort_unstable();
             if serve.is_empty() {
-                found.refuse(
-                    "judge.served_partitions",
-                    "lists no partition: expected all or a list (roles turns judging off)",
-                );
+                let why = "lists no partition: expected all or a list (roles turns judging off)";
+                found.refuse("judge.served_partitions", why);
             }
             if serve.windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
                 found.refuse("judge.served_partitions", "names a partition twice");
             }
             for number in serve.iter().filter(|number| **number >= partitions) {
-                found.refuse(
-                    "judge.served_partitions",
-                    format!("partition {number} is not below judge.partitions, {partitions}"),
-                );
+                let why = format!("partition {number} is not below judge.partitions, {partitions}");
+                found.refuse("judge.served_partitions", why);
             }
             serve.dedup();
             serve
         }
     };
-    at_least("judge.commit_interval", judge.commit_interval.0, MILLISECOND, found);
-    if judge.checkpoint_interval_records == 0 {
-        found.refuse("judge.checkpoint_interval_records", "0 is below the limit of 1");
-    }
-    let session_timeout = judge.session_timeout.0;
-    at_least("judge.session_timeout", session_timeout, Duration::from_secs(1), found);
-    if session_timeout > LONGEST_SESSION {
-        let (span, limit) = (Span(session_timeout), Span(LONGEST_SESSION));
-        found.refuse("judge.session_timeout", format!("{span} is above the limit of {limit}"));
-    }
     Judge {
         partitions,
         served_partitions,
         commit_interval: judge.commit_interval.0,
         checkpoint_interval_records: judge.checkpoint_interval_records,
-        session_timeout,
+        session_timeout: judge.session_timeout.0,
     }
 }
 
 pub(super) fn processing(raw: &Raw, found: &mut Findings) -> Processing {
     let processing = &raw.processing;
     let max_in_flight_bytes = bytes("processing.max_in_flight_bytes", processing.max_in_flight_bytes, found);
-    if processing.max_in_flight_bytes < raw.input.max_document {
-        found.refuse(
-            "processing.max_in_flight_bytes",
-            format!(
-                "{} is below input.max_document, {}: the largest page would never fit",
-                processing.max_in_flight_bytes, raw.input.max_document
-            ),
-        );
+    let (limit, page) = (processing.max_in_flight_bytes, raw.input.max_document);
+    if limit < page {
+        let why = format!("{limit} is below input.max_document, {page}: the largest page would never fit");
+        found.refuse("processing.max_in_flight_bytes", why);
     }
-    at_least("processing.shutdown_grace", processing.shutdown_grace.0, MILLISECOND, found);
     let ratio = processing.pause_above_dead_letter_ratio;
     let share = (1..=100_u16).find(|percent| (f64::from(*percent) - ratio * 100.0).abs() < 1e-6);
     if share.is_none() {
@@ -169,14 +132,10 @@ pub(super) fn cost_limits(settings: &Settings, found: &mut Findings) {
     if rules.stages.contains(&Stage::SimHash) && settings.roles.judge {
         warn_of_chance_matches(settings, found);
     }
-    let Some(minhash) = rules.minhash.filter(|_| rules.stages.contains(&Stage::MinHash)) else { return };
-    if found.purpose != Purpose::Run || !settings.roles.judge {
-        return;
-    }
-    if !(1..=minhash.banding.bands()).contains(&minhash.min_shared_bands) {
-        // This was already refused.
-        return;
-    }
+    let is_compared = rules.stages.contains(&Stage::MinHash) && settings.roles.judge && found.purpose == Purpose::Run;
+    // Other numbers of shared bands were already refused.
+    let is_valid = |minhash: &MinHashRules| (1..=minhash.banding.bands()).contains(&minhash.min_shared_bands);
+    let Some(minhash) = rules.minhash.filter(|minhash| is_compared && is_valid(minhash)) else { return };
     let shingle = settings.fingerprint.minhash.shingle;
     let chances = chances(shingle, minhash.banding, minhash.least_keys(None), rules.max_entries);
     let costs = chances.iter().map(|chance| (chance.nanoseconds(minhash.banding), chance));

@@ -542,7 +542,10 @@ fn words_come_from_the_files_that_were_read() {
 
 #[test]
 fn free_labels_do_not_hide_the_programs_own() {
-    assert_eq!(settings(&["metrics.labels.env=prod"]).metrics.labels, [("env".to_owned(), "prod".to_owned())]);
+    assert_eq!(
+        settings(&["metrics.labels.env=prod"]).metrics.labels,
+        BTreeMap::from([("env".to_owned(), "prod".to_owned())])
+    );
     refused(&["metrics.labels.verdict=x"], "metrics.labels.verdict", "program's own");
     refused(&["metrics.labels.group=x"], "metrics.labels.group", "program's own");
     refused(&["metrics.labels.a-b=x"], "metrics.labels.a-b", "not a label name");

@@ -88,7 +88,11 @@ fn avro(text: &Value) -> Value {
 }
 
 fn metrics() -> Metrics {
-    Metrics::new(&crate::config::settings::Metrics { partition_labels: false, labels: Vec::new() }).unwrap()
+    Metrics::new(&crate::config::settings::Metrics {
+        partition_labels: false,
+        ..crate::config::settings::Metrics::default()
+    })
+    .unwrap()
 }
 
 fn value_of(metrics: &Metrics, name: &str) -> f64 {

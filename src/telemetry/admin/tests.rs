@@ -42,7 +42,7 @@ impl AdminService for Echo {
 }
 
 fn overview() -> Overview {
-    let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+    let metrics = Metrics::new(&settings::Metrics::default()).unwrap();
     let about = About {
         build: Build { version: "1.2.3".into(), revision: String::new(), librdkafka: "2.12.1".into() },
         instance: "one".into(),

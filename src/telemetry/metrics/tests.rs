@@ -12,7 +12,8 @@ fn metrics() -> Metrics {
 }
 
 fn with(partition_labels: bool) -> Metrics {
-    Metrics::new(&settings::Metrics { partition_labels, labels: vec![("env".to_owned(), "test".to_owned())] }).unwrap()
+    Metrics::new(&settings::Metrics { partition_labels, labels: [("env".to_owned(), "test".to_owned())].into() })
+        .unwrap()
 }
 
 /// The value of the series whose line begins like this, labels in any order.
@@ -333,7 +334,7 @@ fn a_replay_counts_records_from_zero_and_shows_the_remaining_ones() {
 
 #[test]
 fn the_replay_label_of_all_series_is_not_doubled() {
-    let labels = vec![("replay".to_owned(), "7c1f".to_owned())];
+    let labels = std::collections::BTreeMap::from([("replay".to_owned(), "7c1f".to_owned())]);
     let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels }).unwrap();
     metrics.replay("7c1f", &replay_begun());
     let text = metrics.render();
@@ -342,7 +343,7 @@ fn the_replay_label_of_all_series_is_not_doubled() {
 }
 
 fn without_labels() -> Metrics {
-    Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap()
+    Metrics::new(&settings::Metrics::default()).unwrap()
 }
 
 #[test]
@@ -453,7 +454,7 @@ fn families_are_in_the_order_of_their_names() {
 
 #[test]
 fn every_scrape_has_the_same_families_in_the_same_order() {
-    let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+    let metrics = Metrics::new(&settings::Metrics::default()).unwrap();
     metrics.consumed("pages", 1, 1);
     let names = || -> Vec<String> {
         let text = metrics.render();

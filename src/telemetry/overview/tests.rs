@@ -12,7 +12,7 @@ use crate::telemetry::labels::{Blocked, Eviction, VerdictLabel};
 
 /// An overview whose clock continues by five seconds each time it is read.
 fn overview() -> (Overview, Metrics, Health) {
-    let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+    let metrics = Metrics::new(&settings::Metrics::default()).unwrap();
     let health = Health::new(Duration::from_secs(10));
     let about = About {
         build: Build { version: "1.2.3".into(), revision: "abc".into(), librdkafka: "2.12.1".into() },
@@ -108,7 +108,7 @@ fn a_lost_judge_is_shown_in_the_next_answer() {
 
 #[test]
 fn lags_are_listed_by_topic_without_partition_labels() {
-    let metrics = Metrics::new(&settings::Metrics { partition_labels: false, labels: Vec::new() }).unwrap();
+    let metrics = Metrics::new(&settings::Metrics { partition_labels: false, ..settings::Metrics::default() }).unwrap();
     metrics.consumer_lags(&BTreeMap::from([(PartitionId::new("t", 0), 5), (PartitionId::new("t", 1), 7)]));
     assert_eq!(lags(&metrics.values()), json!([{"topic": "t", "partition": null, "lag": 12.0}]));
 }
@@ -168,7 +168,7 @@ proptest! {
 
 #[test]
 fn a_reading_has_the_values_of_the_metrics() {
-    let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+    let metrics = Metrics::new(&settings::Metrics::default()).unwrap();
     assert_eq!(Reading::of(&metrics.values()).window_reached, None, "before anything was seen");
     for (verdict, count) in [(VerdictLabel::Unique, 3), (VerdictLabel::Near, 2), (VerdictLabel::Bypass, 1)] {
         (0..count).for_each(|_| metrics.document(verdict));
@@ -281,7 +281,7 @@ fn checks(list: &Known) -> Vec<(String, Result<(), String>)> {
 /// Applies these states one after the other, a second apart; returns state and time of partition 0, and since when
 /// no instance judges.
 fn noted(partitions: u32, states: &[Seen]) -> Vec<(String, i64, Option<i64>)> {
-    let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+    let metrics = Metrics::new(&settings::Metrics::default()).unwrap();
     let mut judges = Judges::default();
     let one = |(second, (is_judge, known)): (usize, &Seen)| {
         is_judge.iter().for_each(|is_judge| metrics.judge_active(LogPartition(0), *is_judge));

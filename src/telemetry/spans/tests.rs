@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::record::PartitionId;
 
 fn metrics() -> Metrics {
-    Metrics::new(&crate::config::settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap()
+    Metrics::new(&crate::config::settings::Metrics::default()).unwrap()
 }
 
 fn span(id: u64) -> Span {
