@@ -78,6 +78,24 @@ impl Reason {
     }
 }
 
+/// Creates the error that ends the process from a reason and a message: `fatal!(Usage, "{name} is no file")`.
+macro_rules! fatal {
+    ($reason:ident, $($message:tt)+) => { $crate::error::Reason::$reason.because(anyhow::anyhow!($($message)+)) };
+}
+pub(crate) use fatal;
+
+/// Converts an error into the one that ends the process.
+pub(crate) trait OrFatal<T> {
+    /// Adds the reason.
+    fn or_fatal(self, reason: Reason) -> Result<T, Fatal>;
+}
+
+impl<T, E: Into<anyhow::Error>> OrFatal<T> for Result<T, E> {
+    fn or_fatal(self, reason: Reason) -> Result<T, Fatal> {
+        self.map_err(|error| reason.because(error))
+    }
+}
+
 /// Meaning of exit code 0.
 pub const DONE: &str = "done, or stopped by SIGTERM, SIGINT or SIGHUP with everything committed";
 

@@ -47,7 +47,7 @@ pub struct CheckArgs {
 /// "Unavailable" if a check failed, "not authorized" if only permissions are missing.
 pub fn check(args: &CheckArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Run)?.settings;
-    let mut report = Report::new(Format::or_usual(global.output), &subjects(&settings), global.given_files());
+    let mut report = Report::new(global.format(), &subjects(&settings), global.given_files());
     match inspector(&settings) {
         Ok(inspector) => of_cluster(&settings, &inspector, &mut report)?,
         Err(fatal) => report.add([Row::fail("brokers", fatal.to_string(), None)])?,
@@ -113,12 +113,9 @@ fn of_cluster(settings: &Settings, inspector: &ClusterInspector, report: &mut Re
         }
     };
     let clock = Clock::start();
-    let before = clock.now();
-    let again = inspector.brokers();
-    let took = clock.now().saturating_sub(before);
-    drop(again);
-    let broker_count = brokers.len();
-    report.add([Row::ok("brokers", format!("{}, rtt {} ms", counted(broker_count, "broker"), took.as_millis()))])?;
+    drop(inspector.brokers());
+    let took = clock.now().as_millis();
+    report.add([Row::ok("brokers", format!("{}, rtt {took} ms", counted(brokers.len(), "broker")))])?;
     if settings.roles.judge {
         report.add(delay_of_groups(inspector, &brokers))?;
     }
@@ -178,28 +175,23 @@ fn delay_of_groups(inspector: &ClusterInspector, brokers: &BTreeMap<i32, String>
 }
 
 fn group(settings: &Settings, inspector: &ClusterInspector, input: &[TopicView]) -> Row {
-    let partitions: BTreeSet<PartitionId> = input
-        .iter()
-        .flat_map(|view| {
-            let numbers = (0..view.partitions).filter_map(|number| i32::try_from(number).ok());
-            numbers.map(|number| PartitionId::new(view.name.as_str(), number))
-        })
-        .collect();
+    let partitions = input.iter().flat_map(|view| {
+        let numbers = (0..view.partitions).filter_map(|number| i32::try_from(number).ok());
+        numbers.map(|number| PartitionId::new(view.name.as_str(), number))
+    });
+    let partitions: BTreeSet<PartitionId> = partitions.collect();
     let group = &settings.input.group;
     match inspector.lag(&partitions) {
         Ok(Some(lag)) => Row::ok("group", format!("may use \"{group}\"; lag {}", output::count(lag))),
-        Ok(None) if has_judged(settings, inspector) => Row::warn(
-            "group",
-            format!(
+        Ok(None) if has_judged(settings, inspector) => {
+            let text = format!(
                 "\"{group}\" has no committed offset, but the verdict log is not empty: partitions with judged pages will be blocked \
                  (no_offset)"
-            ),
-            Some(
-                "set the group's offset, or, if the topics were deleted and created again, `dupgate verdicts reopen` their ranges, \
-                 before the workers start"
-                    .to_owned(),
-            ),
-        ),
+            );
+            let fix = "set the group's offset, or, if the topics were deleted and created again, `dupgate verdicts reopen` their \
+                       ranges, before the workers start";
+            Row::warn("group", text, Some(fix.to_owned()))
+        }
         Ok(None) => Row::ok("group", format!("\"{group}\" is new here and begins at input.start")),
         Err(cluster_error) => Row::cluster_error("group", &cluster_error),
     }
@@ -285,9 +277,7 @@ fn transactions(settings: &Settings, inspector: &ClusterInspector, report: &mut 
         Err(ClusterError::Denied(denied)) => {
             let prefix = id.strip_suffix("check").unwrap_or(id);
             let fix = denied.remedy().replace(id, prefix) + " --resource-pattern-type prefixed";
-            let row =
-                Row::fail("transactions", format!("not authorized: Write on transactional-id {prefix}*"), Some(fix));
-            Row { is_denied: true, ..row }
+            Row::denied("transactions", format!("not authorized: Write on transactional-id {prefix}*"), fix)
         }
         Err(cluster_error) => Row::cluster_error("transactions", &cluster_error),
     };
@@ -354,7 +344,7 @@ impl Report {
     fn finish(self) -> Result<Vec<Row>, Fatal> {
         self.wipe();
         if self.format == Format::Json {
-            print_json(&self.rows.iter().map(Row::json).collect(), self.format)?;
+            print_json(&self.rows.iter().map(Row::json).collect::<Value>(), self.format)?;
         }
         Ok(self.rows)
     }
@@ -417,6 +407,11 @@ impl Row {
     /// Creates a failure.
     fn fail(subject: &str, text: String, fix: Option<String>) -> Self {
         Self { state: State::Fail, fix, ..Self::ok(subject, text) }
+    }
+
+    /// Creates the failure of a missing permission.
+    fn denied(subject: &str, text: String, fix: String) -> Self {
+        Self { is_denied: true, ..Self::fail(subject, text, Some(fix)) }
     }
 
     /// Creates the finding for a failed request to the cluster.

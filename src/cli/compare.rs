@@ -2,16 +2,18 @@
 
 use clap::Args;
 use dupgate_core::index::Refusal;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Global;
-use super::output::{Format, columns, print, print_json};
+use super::output::{columns, print_report};
 use super::page::{self, PageReader, Place};
+use super::verdict::by_stage;
 use crate::compare::{Comparison, Run, Side};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::deduplicator::{PairVerdict, Threshold};
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, OrFatal, Reason, fatal};
 use crate::fingerprint::{Inspection, LowConfidence, Numbers, PerMille};
 use crate::protocol::{MinHashRules, Stage};
 use crate::quality::{contained, jaccard, set_of};
@@ -84,11 +86,12 @@ impl Nearness {
         let sketches = a.sketch.as_ref().zip(b.sketch.as_ref());
         let keys =
             sketches.zip(settings.rules.minhash).map(|((a, b), minhash)| minhash.banding.shared(minhash.form, a, b));
+        let has_shingles = !ours.is_empty() && !theirs.is_empty();
         Self {
             exact: a.exact == b.exact,
             bits: a.distance(b),
-            jaccard: (!ours.is_empty() && !theirs.is_empty()).then(|| jaccard(ours, theirs)),
-            contains: (!ours.is_empty() && !theirs.is_empty()).then(|| contained(ours, theirs)),
+            jaccard: has_shingles.then(|| jaccard(ours, theirs)),
+            contains: has_shingles.then(|| contained(ours, theirs)),
             contained: estimate.flatten(),
             estimate: settings.fingerprint.minhash.form.and_then(|form| a.similarity(b, form)),
             keys,
@@ -105,26 +108,24 @@ impl Nearness {
 /// A configuration that is refused, a page that cannot be read.
 pub fn compare(args: &CompareArgs, global: &Global) -> Result<(), Fatal> {
     if args.one == args.other && args.one.path.as_os_str() == "-" {
-        return Err(Reason::Usage.because(anyhow::anyhow!("standard input holds one page, not two")));
+        return Err(fatal!(Usage, "standard input holds one page, not two"));
     }
     let mut page_reader = PageReader::new(global.start(Purpose::Sieve)?.settings);
     let one = page_reader.open(&args.one, args.format)?;
     let other = page_reader.open(&args.other, args.format)?;
-    let rules = &page_reader.settings().rules;
-    let outcome = PairVerdict::of(rules, &one.reading, &other.reading).map_err(|error| Reason::Bug.because(error))?;
-    let near = Nearness::of(&one, &other, page_reader.settings());
+    let rules = &page_reader.settings.rules;
+    let outcome = PairVerdict::of(rules, &one.reading, &other.reading).or_fatal(Reason::Bug)?;
+    let near = Nearness::of(&one, &other, &page_reader.settings);
     let diff = diff(page_reader.analyzer()?, &one.text, &other.text);
     let mut pair = Pair { one, other, outcome, near, diff, hint: None };
     pair.hint = digits_hint(&pair, &page_reader)?;
-    match Format::or_usual(global.output) {
-        Format::Table => print(&pair.table(page_reader.settings(), args.changes)),
-        format @ (Format::Json | Format::Jsonl) => print_json(&pair.json(page_reader.settings(), args), format),
-    }
+    let settings = &page_reader.settings;
+    print_report(global.format(), &pair.json(settings, args), || pair.table(settings, args.changes))
 }
 
 /// Returns what masking digits would do, if digits are compared and most of the differing text is digits.
 fn digits_hint(pair: &Pair, page_reader: &PageReader) -> Result<Option<String>, Fatal> {
-    let text = &page_reader.settings().text;
+    let text = &page_reader.settings.text;
     let changed = || pair.diff.changes.iter().flat_map(|change| change.gone.chars().chain(change.come.chars()));
     let letters = changed().filter(|c| c.is_alphanumeric()).count();
     let digits = changed().filter(char::is_ascii_digit).count();
@@ -134,14 +135,14 @@ fn digits_hint(pair: &Pair, page_reader: &PageReader) -> Result<Option<String>, 
     let masked =
         text::Settings { normalize: text::Normalize { digits: Digits::Mask, ..text.normalize }, ..text.clone() };
     let [one, other] = [page_reader.reread(&pair.one.text, &masked)?, page_reader.reread(&pair.other.text, &masked)?];
-    let near = Nearness::of(&one, &other, page_reader.settings());
+    let near = Nearness::of(&one, &other, &page_reader.settings);
     let distance = match near {
         Nearness { exact: true, .. } => "makes the texts equal".to_owned(),
         Nearness { bits: Some(bits), .. } => format!("brings the SimHash distance to {bits}"),
         Nearness { .. } => return Ok(None),
     };
     // The number guard may keep apart two pages whose prices differ, and masking digits would join them.
-    let guard = pair.near.number_overlap.zip(page_reader.settings().rules.number_guard);
+    let guard = pair.near.number_overlap.zip(page_reader.settings.rules.number_guard);
     let beware = if guard.is_some_and(|(shared, min)| shared < min) {
         ", and so it would pages that differ by a price or a result"
     } else {
@@ -155,14 +156,8 @@ impl Pair {
         let mut rows: Vec<Vec<String>> = Stage::ALL.map(|stage| self.row(stage, settings)).to_vec();
         rows.extend(self.containment_row(settings));
         rows.extend(self.numbers_row(settings));
-        let verdict = match self.outcome.verdict.original() {
-            Some(of) => {
-                let how = if of.by.contained().is_some() { " (containment)" } else { "" };
-                format!("{}, by stage {}{how}", self.outcome.verdict.name(), of.by.stage().name())
-            }
-            None => self.outcome.verdict.name().to_owned(),
-        };
-        rows.push(vec!["verdict".to_owned(), verdict]);
+        let by_stage = self.outcome.verdict.original().map(|of| by_stage(of.by)).unwrap_or_default();
+        rows.push(vec!["verdict".to_owned(), self.outcome.verdict.name().to_owned() + &by_stage]);
         if let Some(refusal) = self.outcome.refusal {
             rows.push(vec!["why".to_owned(), refusal.sentence(&settings.rules)]);
         }
@@ -255,24 +250,24 @@ impl Pair {
             }
             (Stage::MinHash, Some(minhash)) => {
                 let LowConfidence { below, containment, max_distance, .. } = minhash.low_confidence;
+                let needed = self.keys_needed(minhash);
                 let from = match result.from {
-                    Some(Threshold::MinSimilarity(similarity)) => {
-                        format!(", up to {similarity} matches")
-                    }
-                    None if self.near.keys.is_some_and(|keys| keys < usize::from(self.keys_needed(minhash))) => {
-                        let needed = self.keys_needed(minhash);
+                    Some(Threshold::MinSimilarity(similarity)) => format!(", up to {similarity} matches"),
+                    None if self.near.keys.is_some_and(|keys| keys < usize::from(needed)) => {
                         let keys = if needed == 1 { "key has" } else { "keys have" };
                         format!(", none would match: {needed} {keys} to be shared")
                     }
-                    None if self.near.estimate.is_some() => format!(
-                        ", none would match: below {below} the smaller page has to be in the other to {containment}, and is to {}{}",
-                        self.near.contained.unwrap_or_default(),
-                        if max_distance > 0 {
-                            format!("; or the SimHashes have to be within {max_distance} bits")
-                        } else {
-                            String::new()
-                        },
-                    ),
+                    None if self.near.estimate.is_some() => {
+                        let or = match max_distance {
+                            0 => String::new(),
+                            bits => format!("; or the SimHashes have to be within {bits} bits"),
+                        };
+                        let is = self.near.contained.unwrap_or_default();
+                        format!(
+                            ", none would match: below {below} the smaller page has to be in the other to {containment}, \
+                             and is to {is}{or}"
+                        )
+                    }
                     Some(Threshold::MaxDistance(_)) | None => String::new(),
                 };
                 format!(" (match.minhash.min_similarity is {}{from})", minhash.min_similarity)
@@ -291,12 +286,10 @@ impl Pair {
     fn json(&self, settings: &Settings, args: &CompareArgs) -> Value {
         let minhash = settings.rules.minhash;
         let page = |page: &Inspection, place: &Place| {
+            let fp = page.reading.fingerprints.simhash.map(|simhash| simhash.to_string());
             json!({
-                "place": place.to_string(),
-                "id": page.reading.id_text,
-                "characters": page.text.chars().count(),
-                "fp": page.reading.fingerprints.simhash.map(|simhash| simhash.to_string()),
-                "shingles": page.shingles.len(),
+                "place": place.to_string(), "id": page.reading.id_text, "characters": page.text.chars().count(),
+                "fp": fp, "shingles": page.shingles.len(),
             })
         };
         let stage = |stage: Stage| {
@@ -305,15 +298,12 @@ impl Pair {
             (matches, result.is_some_and(|result| result.in_use), result.and_then(|result| result.from).map(threshold))
         };
         let ([exact, simhash, sketch], near) = (Stage::ALL.map(stage), &self.near);
-        let changes = self.diff.changes.iter();
-        let changes = changes.map(
-            |change| json!({"before": change.before, "gone": change.gone, "come": change.come, "after": change.after}),
-        );
+        let original = self.outcome.verdict.original();
         json!({
             "scheme": settings.scheme().to_string(),
             "pages": [page(&self.one, &args.one), page(&self.other, &args.other)],
             "verdict": self.outcome.verdict.name(),
-            "stage": self.outcome.verdict.original().map(|of| of.by.stage().name()),
+            "stage": original.map(|of| of.by.stage().name()),
             "refused_by": self.outcome.refusal.map(Refusal::name),
             "reason": self.outcome.refusal.map(|refusal| refusal.sentence(&settings.rules)),
             "exact": {"in_use": exact.1, "matches": exact.0},
@@ -333,7 +323,7 @@ impl Pair {
                 })),
             },
             "containment": {
-                "matched": self.outcome.verdict.original().is_some_and(|of| of.by.contained().is_some()),
+                "matched": original.is_some_and(|of| of.by.contained().is_some()),
                 "estimate": near.contained.map(PerMille::share), "exact": near.contains,
                 "least": minhash.and_then(|minhash| minhash.containment).map(PerMille::share),
             },
@@ -341,10 +331,7 @@ impl Pair {
                 "overlap": near.number_overlap.map(PerMille::share), "kept": near.numbers,
                 "number_overlap": settings.rules.number_guard.map(PerMille::share),
             },
-            "equal_share": self.diff.equal,
-            "is_cut": self.diff.is_cut,
-            "changes": changes.collect::<Vec<_>>(),
-            "hint": self.hint,
+            "equal_share": self.diff.equal, "is_cut": self.diff.is_cut, "changes": self.diff.changes, "hint": self.hint,
         })
     }
 }
@@ -385,7 +372,7 @@ pub(super) struct Diff {
 }
 
 /// One stretch of text that became another.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Change {
     /// The end of the equal text before it.
     pub(super) before: String,
@@ -397,74 +384,39 @@ pub(super) struct Change {
     pub(super) after: String,
 }
 
-/// A stretch of both texts.
-#[derive(Clone, Debug)]
-struct Stretch {
-    gone: String,
-    come: String,
-    is_equal: bool,
-}
-
 /// Compares two texts as [`crate::text::Analyzer::normalize`] leaves them, word by word.
 pub(super) fn diff(analyzer: &Analyzer, one: &str, other: &str) -> Diff {
     let Comparison { runs, is_cut, .. } = Comparison::of(analyzer, one, other);
-    let stretches = stretches(runs);
-    let length = |text: &str| text.chars().count();
-    let equal: usize = stretches.iter().filter(|stretch| stretch.is_equal).map(|stretch| length(&stretch.gone)).sum();
-    let all: usize = stretches.iter().map(|stretch| length(&stretch.gone) + length(&stretch.come)).sum();
+    let length =
+        |side: Side| -> usize { runs.iter().filter(|run| run.side == side).map(|run| run.text.chars().count()).sum() };
+    let (equal, changed) = (2 * length(Side::Both), length(Side::First) + length(Side::Second));
     #[expect(clippy::cast_precision_loss, reason = "a share of characters, for people")]
-    let equal = if all == 0 { 1.0 } else { (2 * equal) as f64 / all as f64 };
-    Diff { changes: changes(&stretches), equal, is_cut }
-}
-
-/// Joins the removed and the added text at one place.
-fn stretches(runs: Vec<Run>) -> Vec<Stretch> {
-    let mut stretches: Vec<Stretch> = Vec::new();
-    for Run { side, text } in runs {
-        let is_equal = side == Side::Both;
-        let (gone, come) = match side {
-            Side::Both => (text.clone(), text),
-            Side::First => (text, String::new()),
-            Side::Second => (String::new(), text),
-        };
-        match stretches.last_mut() {
-            Some(last) if !last.is_equal && !is_equal => {
-                last.gone.push_str(&gone);
-                last.come.push_str(&come);
-            }
-            Some(_) | None => stretches.push(Stretch { gone, come, is_equal }),
-        }
-    }
-    stretches
+    let equal = if equal + changed == 0 { 1.0 } else { equal as f64 / (equal + changed) as f64 };
+    Diff { changes: changes(&runs), equal, is_cut }
 }
 
 /// Joins changes that are close together, and adds the context of each.
-fn changes(stretches: &[Stretch]) -> Vec<Change> {
+fn changes(runs: &[Run]) -> Vec<Change> {
     let mut changes: Vec<Change> = Vec::new();
-    // Equal text after the last change, and whether there was a change at all.
+    // Equal text after the last change.
     let mut equal = String::new();
-    let mut open = false;
-    for stretch in stretches {
-        if stretch.is_equal {
-            equal.push_str(&stretch.gone);
+    for Run { side, text } in runs {
+        if *side == Side::Both {
+            equal.push_str(text);
             continue;
         }
-        let joins = open && equal.chars().count() < NEAR;
-        if !joins {
-            if let Some(last) = changes.last_mut() {
-                last.after = first(&equal, AROUND);
+        let mut change = match changes.pop() {
+            Some(Change { before, gone, come, .. }) if equal.chars().count() < NEAR => {
+                Change { before, gone: gone + &equal, come: come + &equal, after: String::new() }
             }
-            changes.push(Change { before: last(&equal, AROUND), ..Change::default() });
-            equal.clear();
-        }
-        if let Some(change) = changes.last_mut() {
-            change.gone.push_str(&equal);
-            change.gone.push_str(&stretch.gone);
-            change.come.push_str(&equal);
-            change.come.push_str(&stretch.come);
-        }
+            other => {
+                changes.extend(other.map(|other| Change { after: first(&equal, AROUND), ..other }));
+                Change { before: last(&equal, AROUND), ..Change::default() }
+            }
+        };
         equal.clear();
-        open = true;
+        if *side == Side::First { &mut change.gone } else { &mut change.come }.push_str(text);
+        changes.push(change);
     }
     if let Some(last) = changes.last_mut() {
         last.after = first(&equal, AROUND);

@@ -2,17 +2,18 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::slice::from_ref;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::Global;
-use super::output::{self, Format, print, print_json, table};
+use super::output::{self, Format, print, print_json, print_list, print_report, table};
 use crate::config::settings::{ColdStart, Mode};
 use crate::config::{
     ByteSize, ChangeImpact, Layers, Purpose, Refused, SAMPLE, SECRET_SLOTS, Settings, Shown, gather, schema,
 };
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, OrFatal, Reason};
 use crate::fingerprint::SchemeId;
 use crate::protocol::DualPeriod;
 use crate::replay::warm::fits;
@@ -20,23 +21,24 @@ use crate::replay::warm::fits;
 /// The minimal configuration of a service.
 pub const MINIMAL: &str = include_str!("../../config/minimal.yaml");
 
-/// Arguments of `config`.
-#[derive(Clone, Debug, Args)]
-pub struct ConfigArgs {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: ConfigCommand,
-}
-
 /// What to do with the configuration.
 #[derive(Clone, Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Print the effective settings, secrets redacted
     #[command(after_help = "Example:\n  dupgate config show -c dupgate.yaml --origin")]
-    Show(ShowArgs),
+    Show {
+        /// List every key with the source of its value and what it decides: the scheme (fingerprints), the rules
+        /// (verdicts), the state (group and logs), or only the work
+        #[arg(long)]
+        origin: bool,
+    },
     /// Print a configuration file to start from
     #[command(after_help = "Example:\n  dupgate config init > dupgate.yaml")]
-    Init(InitArgs),
+    Init {
+        /// Print every setting with its default and meaning
+        #[arg(long)]
+        full: bool,
+    },
     /// Print the JSON Schema of configuration files
     #[command(after_help = "Example:\n  dupgate config schema > dupgate.schema.json")]
     Schema,
@@ -44,24 +46,14 @@ pub enum ConfigCommand {
     #[command(
         after_help = "Examples:\n  dupgate config diff running.yaml new.yaml\n  dupgate config diff running.yaml -s match.simhash.max_distance=4"
     )]
-    Diff(DiffArgs),
-}
-
-/// Arguments of `config show`.
-#[derive(Clone, Debug, Args)]
-pub struct ShowArgs {
-    /// List every key with the source of its value and what it decides: the scheme (fingerprints), the rules
-    /// (verdicts), the state (group and logs), or only the work
-    #[arg(long)]
-    pub origin: bool,
-}
-
-/// Arguments of `config init`.
-#[derive(Clone, Debug, Args)]
-pub struct InitArgs {
-    /// Print every setting with its default and meaning
-    #[arg(long)]
-    pub full: bool,
+    Diff {
+        /// Running configuration
+        #[arg(value_name = "RUNNING")]
+        running: PathBuf,
+        /// New configuration [default: the running one with --set applied]
+        #[arg(value_name = "NEW")]
+        new: Option<PathBuf>,
+    },
 }
 
 /// Runs the command.
@@ -69,12 +61,12 @@ pub struct InitArgs {
 /// # Errors
 ///
 /// A configuration that is refused.
-pub fn config(args: &ConfigArgs, global: &Global) -> Result<(), Fatal> {
-    match &args.command {
-        ConfigCommand::Show(args) => show(args, global),
-        ConfigCommand::Init(args) => print(if args.full { SAMPLE } else { MINIMAL }.trim_end()),
+pub fn config(command: &ConfigCommand, global: &Global) -> Result<(), Fatal> {
+    match command {
+        ConfigCommand::Show { origin } => show(*origin, global),
+        ConfigCommand::Init { full } => print(if *full { SAMPLE } else { MINIMAL }.trim_end()),
         ConfigCommand::Schema => print_json(&schema(), Format::Json),
-        ConfigCommand::Diff(args) => diff(args, global),
+        ConfigCommand::Diff { running, new } => diff(running, new.as_ref().unwrap_or(running), global),
     }
 }
 
@@ -104,37 +96,20 @@ pub(super) fn read(global: &Global, files: &[PathBuf], set: bool) -> Result<Read
     Ok(Read { shown, tree, settings })
 }
 
-fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
+fn show(origin: bool, global: &Global) -> Result<(), Fatal> {
     let read = read(global, &[], true)?;
-    let format = global.output.unwrap_or(Format::Table);
-    if args.origin {
-        let object = |shown: &Shown| {
-            json!({
-                "key": shown.path, "value": shown.value, "origin": shown.origin.to_string(),
-                "decides": shown.decides.name()
-            })
+    let format = global.report_format();
+    if origin {
+        let row = |Shown { path, value, origin, decides, .. }: &Shown| {
+            [path.clone(), value.to_string(), decides.to_string(), origin.to_string()]
         };
-        return match format {
-            Format::Table => {
-                let row = |shown: &Shown| {
-                    vec![
-                        shown.path.clone(),
-                        shown.value.to_string(),
-                        shown.decides.to_string(),
-                        shown.origin.to_string(),
-                    ]
-                };
-                let rows: Vec<_> = read.shown.iter().map(row).collect();
-                print(&table(&["KEY", "VALUE", "DECIDES", "FROM"], &rows))
-            }
-            Format::Json => print_json(&Value::Array(read.shown.iter().map(object).collect()), format),
-            Format::Jsonl => read.shown.iter().try_for_each(|shown| print_json(&object(shown), format)),
-        };
+        let json = |Shown { path, value, origin, decides, .. }: &Shown| json!({"key": path, "value": value, "origin": origin.to_string(), "decides": decides.name()});
+        return print_list(format, &["KEY", "VALUE", "DECIDES", "FROM"], &read.shown, row, json);
     }
     if format != Format::Table {
         return print_json(&read.tree, format);
     }
-    let yaml = serde_saphyr::to_string(&read.tree).map_err(|error| Reason::Failure.because(error))?;
+    let yaml = serde_saphyr::to_string(&read.tree).or_fatal(Reason::Failure)?;
     let settings = &read.settings;
     print(&format!(
         "# hash {}, scheme {}, group {}\n{}",
@@ -145,37 +120,22 @@ fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
     ))
 }
 
-/// Arguments of `config diff`.
-#[derive(Clone, Debug, Args)]
-pub struct DiffArgs {
-    /// Running configuration
-    #[arg(value_name = "RUNNING")]
-    pub running: PathBuf,
-    /// New configuration [default: the running one with --set applied]
-    #[arg(value_name = "NEW")]
-    pub new: Option<PathBuf>,
-}
-
 /// Reads both configurations and prints the differences. Environment variables apply to both, `--set` only to the new
 /// one.
-fn diff(args: &DiffArgs, global: &Global) -> Result<(), Fatal> {
-    let running = std::slice::from_ref(&args.running);
-    let of = |file: &std::path::Path| file.display().to_string();
-    let old = read(global, running, false).map_err(|fatal| fatal.in_part(&of(&args.running)))?;
-    let new_file = args.new.as_ref().unwrap_or(&args.running);
-    let new = read(global, std::slice::from_ref(new_file), true).map_err(|fatal| fatal.in_part(&of(new_file)))?;
+fn diff(running: &PathBuf, new_file: &PathBuf, global: &Global) -> Result<(), Fatal> {
+    let of = |file: &PathBuf| file.display().to_string();
+    let old = read(global, from_ref(running), false).map_err(|fatal| fatal.in_part(&of(running)))?;
+    let new = read(global, from_ref(new_file), true).map_err(|fatal| fatal.in_part(&of(new_file)))?;
     let changes = changes(&old, &new);
     let costs = costs(&old, &new, &changes);
     let is_bridged = new.settings.previous.is_some();
     let steps = if fits(&old.settings, &new.settings).is_ok() && !is_bridged {
-        warm_steps(&of(&args.running), &of(new_file), &global.set)
+        warm_steps(&of(running), &of(new_file), &global.set)
     } else {
         Vec::new()
     };
-    match global.output.unwrap_or(Format::Table) {
-        Format::Table => print(&text(&changes, &costs, &steps)),
-        format @ (Format::Json | Format::Jsonl) => print_json(&document(&old, &new, &changes, &costs, &steps), format),
-    }
+    let document = document(&old, &new, &changes, &costs, &steps);
+    print_report(global.report_format(), &document, || text(&changes, &costs, &steps))
 }
 
 /// Returns the steps that change the scheme without missing duplicates.
@@ -226,11 +186,13 @@ fn changes(old: &Read, new: &Read) -> Vec<Change> {
 fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(ChangeImpact, String)> {
     let (was, will) = (&old.settings, &new.settings);
     let mut costs = Vec::new();
+    let mut add = |decides, cost: String| costs.push((decides, cost));
     let (old_scheme, new_scheme) = (was.scheme(), will.scheme());
     let span = output::span;
     let state = was.logs.prefix != will.logs.prefix || was.input.group != will.input.group;
     if was.input.group != will.input.group {
-        let start = value_of(new, "input.start");
+        let start = new.shown.iter().find(|shown| shown.path == "input.start");
+        let start = start.and_then(|shown| shown.value.as_str()).unwrap_or_default();
         let (old_group, group) = (&was.input.group, &will.input.group);
         let meaning = match (was.mode, will.mode) {
             (Mode::Observe, Mode::Observe) => String::new(),
@@ -244,28 +206,23 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(ChangeImpact, Strin
                 format!(", and pages that {old_group} has delivered are delivered again")
             }
         };
-        costs.push((
-            ChangeImpact::State,
-            format!("another group: {group} begins at input.start ({start}) unless it has an offset{meaning}"),
-        ));
+        let begins = format!("{group} begins at input.start ({start}) unless it has an offset");
+        add(ChangeImpact::State, format!("another group: {begins}{meaning}"));
     }
-    match (was.mode, will.mode) {
-        (Mode::Tag, Mode::Route) => costs.push((
-            ChangeImpact::State,
-            "the same group and index: every page that was tagged went to unique, so originals are there; duplicates go to \
-             the duplicate topic from now on"
-                .to_owned(),
-        )),
-        (Mode::Route, Mode::Tag) => costs.push((
-            ChangeImpact::State,
-            "the same group and index: duplicates go to unique from now on, earlier ones stay in the duplicate topic"
-                .to_owned(),
-        )),
-        (Mode::Route | Mode::Tag | Mode::Observe, Mode::Route | Mode::Tag | Mode::Observe) => {}
+    let same_group = match (was.mode, will.mode) {
+        (Mode::Tag, Mode::Route) => {
+            "every page that was tagged went to unique, so originals are there; duplicates go to the duplicate topic from \
+             now on"
+        }
+        (Mode::Route, Mode::Tag) => "duplicates go to unique from now on, earlier ones stay in the duplicate topic",
+        (Mode::Route | Mode::Tag | Mode::Observe, Mode::Route | Mode::Tag | Mode::Observe) => "",
+    };
+    if !same_group.is_empty() {
+        add(ChangeImpact::State, format!("the same group and index: {same_group}"));
     }
     let bridge = will.previous.as_ref().filter(|previous| !state && previous.scheme() == old_scheme);
     if let Some(previous) = bridge {
-        costs.push((ChangeImpact::Scheme, dual_period(&old_scheme, &new_scheme, previous, will)));
+        add(ChangeImpact::Scheme, dual_period(&old_scheme, &new_scheme, previous, will));
     } else if state || old_scheme != new_scheme {
         let mut text = String::new();
         if old_scheme != new_scheme {
@@ -285,57 +242,43 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(ChangeImpact, Strin
                 "; index.cold_start is stop, so instances refuse to start until `index warm` has filled the new index",
             );
         }
-        costs.push((if state { ChangeImpact::State } else { ChangeImpact::Scheme }, text));
+        add(if state { ChangeImpact::State } else { ChangeImpact::Scheme }, text);
         if was.mode == will.mode || will.mode != Mode::Observe && was.mode != Mode::Observe {
             if let Some(before) = (!state).then(|| before(changes)).flatten() {
-                let text = format!(
-                    "to miss no duplicate, and to replace the instances one by one instead, add to the new configuration: \
-                     previous: {before}"
-                );
-                costs.push((ChangeImpact::Scheme, text));
+                let text = "to miss no duplicate, and to replace the instances one by one instead, add to the new \
+                            configuration: previous: ";
+                add(ChangeImpact::Scheme, format!("{text}{before}"));
             }
-            costs.push((
-                ChangeImpact::Scheme,
-                "stop every old instance cleanly before the first new one starts: a page is judged once in each scheme"
-                    .to_owned(),
-            ));
+            let text =
+                "stop every old instance cleanly before the first new one starts: a page is judged once in each scheme";
+            add(ChangeImpact::Scheme, text.to_owned());
         }
     } else if was.text != will.text || changes.iter().any(|change| change.decides == ChangeImpact::Scheme) {
-        costs.push((ChangeImpact::Scheme, format!("the scheme stays {new_scheme}: fingerprints are the same")));
+        add(ChangeImpact::Scheme, format!("the scheme stays {new_scheme}: fingerprints are the same"));
     }
     if was.rules != will.rules {
-        costs.push((
-            ChangeImpact::Rules,
-            "other rules: they apply from the first verdict of a judge that has them; earlier verdicts are unchanged, the index \
-             stays"
-                .to_owned(),
-        ));
-        let (before, after) =
-            (was.rules.windows.max() + was.rules.lateness, will.rules.windows.max() + will.rules.lateness);
+        let text = "other rules: they apply from the first verdict of a judge that has them; earlier verdicts are unchanged, \
+                    the index stays";
+        add(ChangeImpact::Rules, text.to_owned());
+        let [before, after] = [&was.rules, &will.rules].map(|rules| rules.windows.max() + rules.lateness);
         if let Some(longer) = after.checked_sub(before).filter(|longer| !longer.is_zero()) {
-            costs.push((
+            let [before, after, longer] = [before, after, longer].map(span);
+            add(
                 ChangeImpact::Rules,
                 format!(
-                    "remembers longer ({} instead of {}): forgotten originals do not come back, so the full span is reached \
-                     in {}",
-                    span(after),
-                    span(before),
-                    span(longer)
+                    "remembers longer ({after} instead of {before}): forgotten originals do not come back, so the full span \
+                     is reached in {longer}"
                 ),
-            ));
+            );
         }
-        if will.rules.max_entries < was.rules.max_entries {
-            costs.push((
-                ChangeImpact::Rules,
-                format!(
-                    "fewer originals ({} instead of {}): the oldest above the limit are forgotten at once",
-                    will.rules.max_entries, was.rules.max_entries
-                ),
-            ));
+        let [before, after] = [&was.rules, &will.rules].map(|rules| rules.max_entries);
+        if after < before {
+            let fate = "the oldest above the limit are forgotten at once";
+            add(ChangeImpact::Rules, format!("fewer originals ({after} instead of {before}): {fate}"));
         }
     }
     if !changes.is_empty() {
-        costs.push((ChangeImpact::Work, "takes a restart of each instance".to_owned()));
+        add(ChangeImpact::Work, "takes a restart of each instance".to_owned());
     }
     costs
 }
@@ -368,11 +311,6 @@ fn before(changes: &[Change]) -> Option<Value> {
     before.as_object().is_some_and(|before| !before.is_empty()).then_some(before)
 }
 
-fn value_of(read: &Read, path: &str) -> String {
-    let shown = read.shown.iter().find(|shown| shown.path == path);
-    shown.and_then(|shown| shown.value.as_str()).unwrap_or_default().to_owned()
-}
-
 fn text(changes: &[Change], costs: &[(ChangeImpact, String)], steps: &[String]) -> String {
     if changes.is_empty() {
         return "no difference".to_owned();
@@ -390,14 +328,13 @@ fn text(changes: &[Change], costs: &[(ChangeImpact, String)], steps: &[String]) 
 }
 
 fn document(old: &Read, new: &Read, changes: &[Change], costs: &[(ChangeImpact, String)], steps: &[String]) -> Value {
-    let change = |change: &Change| json!({"key": change.path, "old": change.old, "new": change.new, "decides": change.decides.name()});
+    let change = |Change { path, old, new, decides }: &Change| json!({"key": path, "old": old, "new": new, "decides": decides.name()});
+    let cost = |(decides, cost): &(ChangeImpact, String)| json!({"decides": decides.name(), "cost": cost});
     let side = |read: &Read| json!({"hash": read.settings.hash, "scheme": read.settings.scheme().to_string()});
     json!({
-        "old": side(old),
-        "new": side(new),
+        "old": side(old), "new": side(new),
         "rules_change": old.settings.rules != new.settings.rules,
-        "changes": changes.iter().map(change).collect::<Vec<_>>(),
-        "warm_up": steps,
-        "costs": costs.iter().map(|(decides, cost)| json!({"decides": decides.name(), "cost": cost})).collect::<Vec<_>>(),
+        "changes": changes.iter().map(change).collect::<Value>(), "warm_up": steps,
+        "costs": costs.iter().map(cost).collect::<Value>(),
     })
 }

@@ -3,29 +3,33 @@
 //! Without a subcommand, the whole service runs over an in-process broker (or over `--brokers`), with topics of its
 //! own. One thread feeds it; another reads its outputs back and compares them with the truth.
 
-mod deployment;
 mod watcher;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::Builder;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use crossbeam_channel::{Receiver, Sender, tick};
+use crossbeam_channel::{Receiver, Sender, after, bounded, never, tick, unbounded};
 
+use self::watcher::Watcher;
 use super::Global;
-use super::output::{Format, print, print_json};
+use super::output::{print, print_report};
 use super::progress_bar::ProgressDisplay;
+use crate::clock::random_id;
 use crate::config::Purpose;
-use crate::config::settings::Topics;
+use crate::config::settings::{Settings, Topics};
 use crate::context;
 use crate::crawl::score::{Found, LEGEND, Scorer};
-use crate::crawl::{Crawl, CrawlSettings, Truth};
-use crate::error::{Fatal, Reason};
+use crate::crawl::{Crawl, CrawlSettings, Summary, Truth};
+use crate::error::{Fatal, OrFatal, Reason, fatal};
 use crate::fatal::unavailable;
+use crate::kafka::admin::{Admin, Brokers, LogNames};
 use crate::kafka::client::{BATCH_BYTES, ClientSettings, ProducerSettings};
-use crate::kafka::demo::{Step, Tail, Written};
+use crate::kafka::demo::{InProcessBroker, Step, Tail, Written};
 use crate::kafka::pages::{Page, PageProducer};
 use crate::protocol::VerdictKind;
 use crate::record::{Reject, Source};
@@ -80,7 +84,11 @@ pub enum DemoCommand {
     Produce(ProduceArgs),
     /// Read the outputs back and print precision and recall
     #[command(after_help = "Example:\n  dupgate demo score -c dupgate.yaml -o json")]
-    Score(ScoreArgs),
+    Score {
+        /// Brokers, host:port, comma-separated [default: those of the configuration]
+        #[arg(long, value_delimiter = ',', value_name = "HOST:PORT")]
+        brokers: Vec<String>,
+    },
 }
 
 /// Arguments of `demo produce`.
@@ -103,14 +111,6 @@ pub struct ProduceArgs {
     pub crawl: CrawlArgs,
 }
 
-/// Arguments of `demo score`.
-#[derive(Clone, Debug, Args)]
-pub struct ScoreArgs {
-    /// Brokers, host:port, comma-separated [default: those of the configuration]
-    #[arg(long, value_delimiter = ',', value_name = "HOST:PORT")]
-    pub brokers: Vec<String>,
-}
-
 /// Runs the demo, or the subcommand.
 ///
 /// # Errors
@@ -118,9 +118,9 @@ pub struct ScoreArgs {
 /// Any failure of the service or of the cluster.
 pub fn demo(args: &DemoArgs, global: &Global) -> Result<(), Fatal> {
     match &args.command {
-        None => deployment::play(args, global),
+        None => play(args, global),
         Some(DemoCommand::Produce(args)) => produce(args, global),
-        Some(DemoCommand::Score(args)) => score(args, global),
+        Some(DemoCommand::Score { brokers }) => score(brokers, global),
     }
 }
 
@@ -129,7 +129,7 @@ impl CrawlArgs {
     fn crawl(&self, topics: usize) -> Result<Crawl, Fatal> {
         let Self { seed, zh, exact, near, broken } = *self;
         let settings = CrawlSettings { seed, zh, exact, near, broken, topics, ..CrawlSettings::default() };
-        Crawl::new(settings).map_err(|error| Reason::Usage.because(error))
+        Crawl::new(settings).or_fatal(Reason::Usage)
     }
 }
 
@@ -162,25 +162,16 @@ const BURSTS_A_SECOND: f64 = 50.0;
 fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.with(Vec::new(), &args.brokers).start(Purpose::Sieve)?.settings;
     if settings.kafka.brokers.is_empty() {
-        return Err(Reason::Usage.because(anyhow::anyhow!("no brokers: set --brokers or kafka.brokers")));
+        return Err(fatal!(Usage, "no brokers: set --brokers or kafka.brokers"));
     }
     let topics = match &settings.input.topics {
         _ if !args.topic.is_empty() => args.topic.clone(),
         Topics::Names(names) if !names.is_empty() => names.clone(),
-        Topics::Names(_) | Topics::Pattern(_) => {
-            return Err(Reason::Usage.because(anyhow::anyhow!("no topic: set --topic or input.topics")));
-        }
+        Topics::Names(_) | Topics::Pattern(_) => return Err(fatal!(Usage, "no topic: set --topic or input.topics")),
     };
     let failed = Arc::new(AtomicU64::new(0));
     let count_failed = Arc::clone(&failed);
-    let producer = ProducerSettings {
-        compression: "zstd".to_owned(),
-        max_record_bytes: 1 << 20,
-        max_batch_bytes: BATCH_BYTES,
-        transaction_timeout: settings.kafka.transaction_timeout,
-    };
-    let config = context::connection(&settings.kafka).output_producer(&producer);
-    let producer = PageProducer::open(&config, move |(key, place)| {
+    let producer = PageProducer::open(&producer_config(&settings, "zstd"), move |(key, place)| {
         if let Err(error) = place {
             count_failed.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(target: "dupgate::cli", key, %error, "a page could not be written");
@@ -190,7 +181,12 @@ fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> {
 
     // If the process is PID 1 of a container, a signal without a handler would not end it.
     let signals = service::signals()?;
-    let progress = ProgressDisplay::new(args.count, template(args.count));
+    // The pages written and, if their number is known, the time left.
+    let template = match args.count {
+        Some(_) => "produce {bar:28} {percent:>3} %  {human_pos} pages  {per_sec}  left {eta}",
+        None => "produce {spinner} {human_pos} pages  {per_sec}",
+    };
+    let progress = ProgressDisplay::new(args.count, template);
     let bursts = tick(BURST);
     let (mut credit, mut written) = (0.0, 0_u64);
     let count = args.count.unwrap_or(u64::MAX);
@@ -219,17 +215,20 @@ fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> {
     let failed = failed.load(Ordering::Relaxed);
     tracing::info!(target: "dupgate::cli", written, failed, "crawl written");
     if failed > 0 {
-        return Err(Reason::Failure.because(anyhow::anyhow!("{failed} of {written} pages could not be written")));
+        return Err(fatal!(Failure, "{failed} of {written} pages could not be written"));
     }
     Ok(())
 }
 
-/// Returns the template of the progress bar. It shows the pages written and, if their number is known, the time left.
-const fn template(count: Option<u64>) -> &'static str {
-    match count {
-        Some(_) => "produce {bar:28} {percent:>3} %  {human_pos} pages  {per_sec}  left {eta}",
-        None => "produce {spinner} {human_pos} pages  {per_sec}",
-    }
+/// Returns the settings of a client that writes pages.
+fn producer_config(settings: &Settings, compression: &str) -> ClientSettings {
+    let producer = ProducerSettings {
+        compression: compression.to_owned(),
+        max_record_bytes: 1 << 20,
+        max_batch_bytes: BATCH_BYTES,
+        transaction_timeout: settings.kafka.transaction_timeout,
+    };
+    context::connection(&settings.kafka).output_producer(&producer)
 }
 
 /// Time-out of one wait for an output.
@@ -260,8 +259,8 @@ fn judged_page(written: &Written, prefix: &str) -> Option<JudgedPage> {
 }
 
 /// Reads all outputs as they are now, and prints precision and recall by kind of edit.
-fn score(args: &ScoreArgs, global: &Global) -> Result<(), Fatal> {
-    let settings = global.with(Vec::new(), &args.brokers).start(Purpose::Run)?.settings;
+fn score(brokers: &[String], global: &Global) -> Result<(), Fatal> {
+    let settings = global.with(Vec::new(), brokers).start(Purpose::Run)?.settings;
     let config = context::connection(&settings.kafka).follower(&settings.input.group);
     let prefix = &settings.output.header_prefix;
     let (mut uniques, mut pages, mut keys, mut others) = (Vec::new(), Vec::new(), HashMap::new(), 0_u64);
@@ -299,10 +298,7 @@ fn score(args: &ScoreArgs, global: &Global) -> Result<(), Fatal> {
     if others > 0 {
         tracing::warn!(target: "dupgate::cli", others, "outputs that are not of a generated crawl were left out");
     }
-    match Format::or_usual(global.output) {
-        Format::Table => print(&format!("{report}\n{LEGEND}")),
-        format @ (Format::Json | Format::Jsonl) => print_json(&report.to_json(), format),
-    }
+    print_report(global.format(), &report.to_json(), || format!("{report}\n{LEGEND}"))
 }
 
 /// A message from the feeder to the watcher.
@@ -358,7 +354,7 @@ fn feed(
         // The watcher ends last. Once it has, the message is not needed.
         let _ = sink.send(fed);
     })
-    .map_err(|error| Reason::Failure.because(error))?;
+    .or_fatal(Reason::Failure)?;
     let mut on_their_way = 0_u64;
     for page in crawl {
         on_their_way = seen.try_iter().fold(on_their_way, u64::saturating_sub);
@@ -373,14 +369,153 @@ fn feed(
         let _ = fed_sender.send(Fed::Planted(page.key.clone(), page.truth));
         on_their_way += u64::try_from(page.value.len()).unwrap_or(0);
         let record = Page { topic, key: &page.key, value: &page.value, header: (Truth::HEADER, &truth) };
-        producer.write(record).map_err(|error| Reason::Failure.because(error))?;
+        producer.write(record).or_fatal(Reason::Failure)?;
         shared.fed.fetch_add(1, Ordering::Relaxed);
     }
-    producer.flush().map_err(|error| Reason::Failure.because(error))
+    producer.flush().or_fatal(Reason::Failure)
+}
+
+/// Names of the input topics, after the run's own name.
+const INPUTS: [&str; 3] = ["news", "blogs", "forums"];
+const PARTITIONS: u8 = 2;
+/// Maximum bytes that are fed and not delivered yet. An in-process broker keeps no more than 5 MB of a partition.
+const AHEAD_IN_PROCESS: u64 = 2_000_000;
+/// The same for a cluster: so few that a slow machine can judge them while the demo waits for its last verdicts.
+const AHEAD: u64 = 8_000_000;
+
+/// Runs the demo until its time is over or Ctrl-C ends it; then prints the results.
+fn play(args: &DemoArgs, global: &Global) -> Result<(), Fatal> {
+    let broker = if args.brokers.is_empty() {
+        print(
+            "This runs over a broker inside this process: it shows how pages are judged. It cannot show the effect \
+             of crashes on delivery.",
+        )?;
+        Some(InProcessBroker::start().or_fatal(Reason::Failure)?)
+    } else {
+        None
+    };
+    let brokers = broker.as_ref().map_or_else(|| args.brokers.clone(), |broker| vec![broker.address()]);
+    let name = if broker.is_some() { "demo".to_owned() } else { format!("demo-{:08x}", random_id() >> 32) };
+    let topics: Vec<String> = INPUTS.iter().map(|input| format!("{name}.{input}")).collect();
+    let folder = Folder(std::env::temp_dir().join(format!("dupgate-{name}-{}", std::process::id())));
+    let settings = global.with(own_settings(&name, &topics, &folder.0), &brokers).start(Purpose::Run)?.settings;
+    make_topics(broker.as_ref(), &settings, &topics)?;
+    if let Some(admin) = &settings.http.admin {
+        print(&format!("overview on http://{}/ui/   duplicates, and what differs, on its page Pairs", admin.listen))?;
+    }
+    print(&format!("topics {name}.*   metrics on http://{}/metrics", settings.http.listen))?;
+
+    let kind = if broker.is_some() { Brokers::InProcess } else { Brokers::Cluster };
+    let summary = run(args, settings, &topics, kind)?;
+    summary.screen().iter().try_for_each(|line| print(line))?;
+    // Let the broker live until the process ends: clients that are still closing would log errors without it.
+    std::mem::forget(broker);
+    Ok(())
+}
+
+/// Returns settings for topics, group and state that belong to this run alone. The user's settings override them.
+fn own_settings(name: &str, topics: &[String], folder: &std::path::Path) -> Vec<String> {
+    vec![
+        format!("input.topics={}", topics.join(",")),
+        format!("input.group={name}"),
+        format!("input.instance_id={name}"),
+        format!("output.unique.topic={name}.unique"),
+        format!("output.duplicate.topic={name}.duplicate"),
+        format!("output.dead_letter.topic={name}.dead"),
+        format!("index.path={}", folder.display()),
+        "index.max_memory=256MiB".to_owned(),
+        format!("http.listen=127.0.0.1:{}", free_port(9464)),
+        format!("http.admin.listen=127.0.0.1:{}", free_port(9465)),
+        "logging.level=error".to_owned(),
+    ]
+}
+
+/// Returns this port of the loopback address, or another one if it is in use.
+fn free_port(usual: u16) -> u16 {
+    let port = |wanted: u16| {
+        let bound = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, wanted)).ok()?;
+        bound.local_addr().ok().map(|address| address.port())
+    };
+    port(usual).or_else(|| port(0)).unwrap_or(usual)
+}
+
+fn make_topics(broker: Option<&InProcessBroker>, settings: &Settings, inputs: &[String]) -> Result<(), Fatal> {
+    let output = &settings.output;
+    let outputs = [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten();
+    let data: Vec<&String> = inputs.iter().chain(outputs).collect();
+    let Some(broker) = broker else {
+        let admin = Admin::new(&context::connection(&settings.kafka).admin()).map_err(unavailable)?;
+        return data
+            .into_iter()
+            .try_for_each(|topic| admin.ensure_topic(topic, usize::from(PARTITIONS)))
+            .map_err(unavailable);
+    };
+    // The in-process broker does not create topics at a client's request, so create the logs here, too.
+    let names = LogNames::new(&settings.logs.prefix, &settings.scheme().to_string());
+    let logs = i32::try_from(settings.log_partitions().get()).unwrap_or(i32::MAX);
+    let made = data.into_iter().map(|topic| (topic.as_str(), i32::from(PARTITIONS)));
+    made.chain([(&*names.fingerprints, logs), (&*names.verdicts, logs)])
+        .try_for_each(|(topic, partitions)| broker.create_topic(topic, partitions))
+        .map_err(unavailable)
+}
+
+fn run(args: &DemoArgs, settings: Settings, topics: &[String], brokers: Brokers) -> Result<Summary, Fatal> {
+    let ahead = match brokers {
+        Brokers::InProcess => AHEAD_IN_PROCESS,
+        Brokers::Cluster => AHEAD,
+    };
+    let output = &settings.output;
+    let outputs: Vec<&str> =
+        [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten().map(String::as_str).collect();
+    let follower = context::connection(&settings.kafka).follower("demo-watcher");
+    let (fed_sender, fed_receiver) = unbounded();
+    let (seen, seen_receiver) = unbounded();
+    let (metrics_sender, metrics) = bounded(1);
+    let (service_end, service_ended) = bounded(1);
+    let shared = Arc::new(Shared::default());
+    let watcher = Watcher {
+        tail: Tail::open(&follower, &outputs).or_fatal(Reason::Failure)?,
+        prefix: output.header_prefix.clone(),
+        fed_receiver,
+        seen,
+        metrics,
+        shared: Arc::clone(&shared),
+        end: args.duration.map_or_else(never, after),
+        service_ended,
+    };
+    let config = producer_config(&settings, "none");
+    let (crawl, topics) = (args.crawl.crawl(topics.len())?, topics.to_vec());
+
+    let watching = Builder::new().name("watcher".to_owned()).spawn(move || watcher.watch());
+    let watching = watching.or_fatal(Reason::Failure)?;
+    let of_feeder = Arc::clone(&shared);
+    let feeding = Builder::new()
+        .name("feeder".to_owned())
+        .spawn(move || feed(crawl, &topics, &config, ahead, &of_feeder, &fed_sender, &seen_receiver));
+    let feeding = feeding.or_fatal(Reason::Failure)?;
+    let served = service::run_watched(settings, brokers, |its| drop(metrics_sender.send(its.clone())));
+    shared.stop();
+    let _ = service_end.send(());
+    let panicked = |_| fatal!(Bug, "a thread of the demo panicked");
+    let fed = feeding.join().map_err(panicked)?;
+    let summary = watching.join().map_err(panicked)?;
+    served.and(fed).and(summary)
+}
+
+/// A folder for snapshots that is deleted with the demo.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // The folder does not exist if nothing was written.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
     use super::*;
 
     #[test]
@@ -397,5 +532,21 @@ mod tests {
         let global = Global { set: vec!["window.size=1h".to_owned()], ..Global::default() };
         let with = global.with(vec!["window.size=2h".to_owned()], &["a:1".to_owned(), "b:2".to_owned()]);
         assert_eq!(with.set, ["window.size=2h", "window.size=1h", "kafka.brokers=a:1,b:2"]);
+    }
+
+    #[test]
+    fn two_demos_listen_on_different_ports_and_only_on_loopback() {
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let held = TcpListener::bind((Ipv4Addr::LOCALHOST, taken)).unwrap();
+        let other = free_port(taken);
+        assert_ne!(other, taken);
+        TcpListener::bind((Ipv4Addr::LOCALHOST, other)).unwrap();
+        drop(held);
+        assert_eq!(free_port(taken), taken, "the default port, if it is free");
+
+        let settings = own_settings("demo", &["demo.news".to_owned()], std::path::Path::new("folder"));
+        let listeners: Vec<&String> = settings.iter().filter(|line| line.contains("listen=")).collect();
+        assert_eq!(listeners.len(), 2);
+        assert!(listeners.iter().all(|line| line.contains("listen=127.0.0.1:")), "{listeners:?}");
     }
 }

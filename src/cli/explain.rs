@@ -9,16 +9,17 @@ use serde_json::{Value, json};
 
 use super::Global;
 use super::index::snapshots_at_hand;
-use super::output::{Format, columns, print, print_json};
+use super::output::{NamedRows, print_report};
 use super::page::{self, PageReader, Place};
+use super::verdict::by_stage;
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::Fatal;
-use crate::fingerprint::{FingerprintedPage, Inspection, MAX_DISTANCE, PerMille, ReadFrom, Shingling, partition_of};
-use crate::index::{Original, run_sequential};
-use crate::protocol::{
-    Answer, LogPartition, Match, PageRequest, PageVerdict, Request, RequestBody, RequestId, VerdictOffset,
+use crate::fingerprint::{
+    FingerprintedPage, Inspection, MAX_DISTANCE, PerMille, ReadFrom, Shingling, WeighedWord, partition_of,
 };
+use crate::index::{Original, run_sequential};
+use crate::protocol::{Answer, LogPartition, PageRequest, PageVerdict, Request, RequestBody, RequestId, VerdictOffset};
 use crate::record::{self, Encoding, PartitionId, Timestamp};
 use crate::text::{CutBy, Extraction, runs};
 
@@ -51,13 +52,10 @@ pub struct ExplainArgs {
 pub fn explain(args: &ExplainArgs, global: &Global) -> Result<(), Fatal> {
     let mut page_reader = PageReader::new(global.start(Purpose::Sieve)?.settings);
     let page = page_reader.open(&args.page, args.format)?;
-    let found = find(&page, page_reader.settings(), args.nearest)?;
+    let found = find(&page, &page_reader.settings, args.nearest)?;
     let explanation =
-        Explanation { place: &args.page, page: &page, found: found.as_ref(), settings: page_reader.settings() };
-    match Format::or_usual(global.output) {
-        Format::Table => print(&explanation.table()),
-        format @ (Format::Json | Format::Jsonl) => print_json(&explanation.json(), format),
-    }
+        Explanation { place: &args.page, page: &page, found: found.as_ref(), settings: &page_reader.settings };
+    print_report(global.format(), &explanation.json(), || explanation.table())
 }
 
 struct Explanation<'a> {
@@ -70,51 +68,40 @@ struct Explanation<'a> {
 impl Explanation<'_> {
     fn table(&self) -> String {
         let Inspection { reading, text, words, shingles, stopped, numbers, .. } = self.page;
-        let mut rows = Vec::new();
-        let mut row = |name: &str, text: String| rows.push(vec![name.to_owned(), text]);
-        row("page", self.place.to_string());
-        row("id", reading.id_text.clone().unwrap_or_else(|| "-".to_owned()));
+        let mut rows = NamedRows::default();
+        rows.add("page", self.place.to_string());
+        rows.add("id", reading.id_text.as_deref().unwrap_or("-"));
         if let Some(canonical) = &reading.canonical {
-            row("canonical", format!("{canonical} (counts as the id)"));
+            rows.add("canonical", format!("{canonical} (counts as the id)"));
         }
-        row("site", self.page.site.clone().unwrap_or_else(|| "-: no address".to_owned()));
-        let title = self.page.title.as_ref().filter(|_| self.page.site.is_some());
-        title.into_iter().for_each(|title| row("title", format!("{title} (tells pages of the site apart)")));
-        row("text", self.text_row());
-        row("", quoted(text));
-        row("segmenter", self.segmenter_row());
-        let weight = |weight: u32| f64::from(weight) / 256.0;
+        rows.add("site", self.page.site.as_deref().unwrap_or("-: no address"));
+        if let (Some(title), Some(_)) = (&self.page.title, &self.page.site) {
+            rows.add("title", format!("{title} (tells pages of the site apart)"));
+        }
+        rows.add("text", self.text_row());
+        rows.add("", quoted(text));
+        rows.add("segmenter", self.segmenter_row());
         let counting = words.iter().filter(|word| word.counts);
-        let shown: Vec<String> =
-            counting.clone().take(SHOWN).map(|word| format!("{} {:.1}", word.text, weight(word.weight))).collect();
-        let known =
-            format!("{} after stop words, {} different, {} count", reading.tokens, words.len(), counting.count());
-        row("tokens", format!("{known}; heaviest: {}", shown.join(", ")));
+        let heaviest = counting.clone().take(SHOWN).map(|word| format!("{} {:.1}", word.text, weight(word)));
+        let (heaviest, all, count) = (heaviest.collect::<Vec<_>>().join(", "), words.len(), counting.count());
+        let tokens = reading.tokens;
+        rows.add("tokens", format!("{tokens} after stop words, {all} different, {count} count; heaviest: {heaviest}"));
         let Shingling { unit, lengths } = self.settings.fingerprint.minhash.shingle;
-        let first: Vec<&str> = shingles.iter().take(SHOWN).map(String::as_str).collect();
-        row(
-            "shingles",
-            format!(
-                "{} different of {} (Han) or {} {}{}; first: {}",
-                shingles.len(),
-                lengths.han,
-                lengths.other,
-                unit.name(),
-                if *stopped > 0 { format!(", {stopped} stop-shingles left out") } else { String::new() },
-                first.join(", ")
-            ),
-        );
-        let some: Vec<&str> = numbers.iter().take(SHOWN).map(String::as_str).collect();
-        let first = if some.is_empty() { String::new() } else { format!("; first: {}", some.join(", ")) };
-        row("numbers", format!("{} different{first}", numbers.len()));
-        row("exact", format!("{:032x}", reading.fingerprints.exact.0));
+        let stopped = if *stopped > 0 { format!(", {stopped} stop-shingles left out") } else { String::new() };
+        let shown = |texts: &[String]| texts.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+        let (all, first) = (shingles.len(), shown(shingles));
+        let of = format!("{} (Han) or {} {}", lengths.han, lengths.other, unit.name());
+        rows.add("shingles", format!("{all} different of {of}{stopped}; first: {first}"));
+        let first = if numbers.is_empty() { String::new() } else { format!("; first: {}", shown(numbers)) };
+        rows.add("numbers", format!("{} different{first}", numbers.len()));
+        rows.add("exact", format!("{:032x}", reading.fingerprints.exact.0));
         let simhash = reading.fingerprints.simhash.map(|simhash| simhash.to_string());
         let missing = reading.fp_missing(self.settings.text.min_features).map(|why| format!("none: {why}"));
-        row("simhash", simhash.or(missing).unwrap_or_default());
-        row("minhash", self.sketch_row(reading));
-        row("scheme", self.settings.scheme().to_string());
-        self.lookup_rows(&mut row);
-        columns(&rows)
+        rows.add("simhash", simhash.or(missing).unwrap_or_default());
+        rows.add("minhash", self.sketch_row(reading));
+        rows.add("scheme", self.settings.scheme().to_string());
+        self.lookup_rows(&mut rows);
+        rows.text()
     }
 
     fn text_row(&self) -> String {
@@ -172,24 +159,19 @@ impl Explanation<'_> {
         }
     }
 
-    fn lookup_rows(&self, row: &mut impl FnMut(&str, String)) {
-        let Some(found) = self.found else {
+    fn lookup_rows(&self, rows: &mut NamedRows) {
+        let Some(Found { log, at, originals, nearest, verdict }) = self.found else {
             let path = self.settings.index.path.display();
-            return row("lookup", format!("no snapshot of this scheme in {path} (index.path)"));
+            return rows.add("lookup", format!("no snapshot of this scheme in {path} (index.path)"));
         };
-        let verdict = found.verdict.as_ref().map_or("none", |page| page.decision.kind().name());
-        let of = found.verdict.as_ref().and_then(|verdict| verdict.decision.matched());
-        let how = |of: &Match| if of.by.contained().is_some() { " (containment)" } else { "" };
-        let of =
-            of.map(|of| format!(" of {}, by stage {}{}", of.source, of.by.stage().name(), how(of))).unwrap_or_default();
-        row(
-            "lookup",
-            format!("{verdict}{of}, among {} originals (log {}, offset {})", found.originals, found.log, found.at),
-        );
-        for near in &found.nearest {
-            row("", near_line(near));
-            if let Some(refused) = &near.refusal {
-                row("", format!("  not a duplicate: {}", refused.why));
+        let name = verdict.as_ref().map_or("none", |page| page.decision.kind().name());
+        let of = verdict.as_ref().and_then(|verdict| verdict.decision.matched());
+        let of = of.map_or_else(String::new, |of| format!(" of {}{}", of.source, by_stage(of.by)));
+        rows.add("lookup", format!("{name}{of}, among {originals} originals (log {log}, offset {at})"));
+        for near in nearest {
+            rows.add("", near_line(near));
+            if let Some((_, why)) = &near.refusal {
+                rows.add("", format!("  not a duplicate: {why}"));
             }
         }
     }
@@ -198,69 +180,49 @@ impl Explanation<'_> {
         let Inspection { reading, site, title, from, visible, text, words, shingles, stopped, numbers } = self.page;
         let (han, letters) = self.han();
         let runs = runs(text).map(|run| json!({"han": run.han, "text": run.text})).collect::<Vec<_>>();
-        let words = words.iter().map(|word| {
-            let weight = f64::from(word.weight) / 256.0;
-            json!({"text": word.text, "count": word.count, "weight": weight, "counts": word.counts})
-        });
-        let words: Vec<Value> = words.collect();
-        let sketch = reading.fingerprints.sketch.as_ref();
+        let words = words
+            .iter()
+            .map(|word| json!({"text": word.text, "count": word.count, "weight": weight(word), "counts": word.counts}));
         json!({
-            "page": self.place.to_string(),
-            "id": reading.id_text,
-            "canonical": reading.canonical,
-            "site": site,
-            "title": title,
-            "encoding": reading.encoding.name(),
-            "extraction": reading.extraction.name(),
+            "page": self.place.to_string(), "id": reading.id_text, "canonical": reading.canonical, "site": site,
+            "title": title, "encoding": reading.encoding.name(), "extraction": reading.extraction.name(),
             "from": match from { ReadFrom::Text => "text", ReadFrom::Html => "html" },
-            "text": text,
-            "characters": text.chars().count(),
-            "visible_characters": visible,
-            "cut": reading.cut,
-            "han_letters": han,
-            "letters": letters,
-            "runs": runs,
-            "cut_by": reading.cut_by.name(),
-            "tokens": reading.tokens,
-            "words": words,
-            "shingles": shingles,
-            "shingle_unit": self.settings.fingerprint.minhash.shingle.unit.name(),
-            "stop_shingles": stopped,
-            "numbers": numbers,
-            "scheme": self.settings.scheme().to_string(),
+            "text": text, "characters": text.chars().count(), "visible_characters": visible, "cut": reading.cut,
+            "han_letters": han, "letters": letters, "runs": runs, "cut_by": reading.cut_by.name(),
+            "tokens": reading.tokens, "words": words.collect::<Value>(), "shingles": shingles,
+            "shingle_unit": self.settings.fingerprint.minhash.shingle.unit.name(), "stop_shingles": stopped,
+            "numbers": numbers, "scheme": self.settings.scheme().to_string(),
             "exact": format!("{:032x}", reading.fingerprints.exact.0),
             "fp": reading.fingerprints.simhash.map(|simhash| simhash.to_string()),
             "fp_missing": reading.fp_missing(self.settings.text.min_features),
-            "sketch": sketch.map(ToString::to_string),
+            "sketch": reading.fingerprints.sketch.as_ref().map(ToString::to_string),
             "lookup": self.found.map(found_json),
         })
     }
+}
+
+/// Returns the weight of a word in the `SimHash`.
+fn weight(word: &WeighedWord) -> f64 {
+    f64::from(word.weight) / 256.0
 }
 
 fn found_json(found: &Found) -> Value {
     let of = found.verdict.as_ref().and_then(|verdict| verdict.decision.matched());
     let near = |near: &Near| {
         json!({
-            "source": near.original.source.to_string(),
-            "exact": near.exact,
-            "distance": near.bits,
-            "similarity": near.similarity.map(PerMille::share),
-            "containment": near.contained.map(PerMille::share),
-            "event_time_ms": near.original.event_time.millis(),
-            "cluster": near.original.cluster.to_string(),
-            "refused_by": near.refusal.as_ref().map(|refused| refused.by),
-            "reason": near.refusal.as_ref().map(|refused| refused.why.as_str()),
+            "source": near.original.source.to_string(), "exact": near.exact, "distance": near.bits,
+            "similarity": near.similarity.map(PerMille::share), "containment": near.contained.map(PerMille::share),
+            "event_time_ms": near.original.event_time.millis(), "cluster": near.original.cluster.to_string(),
+            "refused_by": near.refusal.as_ref().map(|(rule, _)| rule),
+            "reason": near.refusal.as_ref().map(|(_, why)| why),
         })
     };
     json!({
-        "log_partition": found.log.0,
-        "verdict_log_offset": found.at.0,
-        "originals": found.originals,
+        "log_partition": found.log.0, "verdict_log_offset": found.at.0, "originals": found.originals,
         "verdict": found.verdict.as_ref().map(|page| page.decision.kind().name()),
-        "stage": of.map(|of| of.by.stage().name()),
-        "match": of.map(|of| of.source.to_string()),
+        "stage": of.map(|of| of.by.stage().name()), "match": of.map(|of| of.source.to_string()),
         "containment": of.and_then(|of| of.by.contained()).map(PerMille::share),
-        "nearest": found.nearest.iter().map(near).collect::<Vec<_>>(),
+        "nearest": found.nearest.iter().map(near).collect::<Value>(),
     })
 }
 
@@ -317,17 +279,9 @@ struct Near {
     similarity: Option<PerMille>,
     /// Estimated share of the smaller page in the other one, where containment is in use.
     contained: Option<PerMille>,
-    /// Why the page is no duplicate of it.
-    refusal: Option<Refused>,
-}
-
-/// The rule that keeps a page from being a duplicate.
-#[derive(Clone)]
-struct Refused {
-    /// Its name.
-    by: &'static str,
-    /// The measured value, and the setting.
-    why: String,
+    /// The name of the rule that keeps the page from being a duplicate of it, and why: the measured value, and the
+    /// setting.
+    refusal: Option<(&'static str, String)>,
 }
 
 /// Looks through the newest snapshot of the page's log partition; `None` if there is none.
@@ -362,14 +316,15 @@ fn look(page: &Inspection, log: LogPartition, snapshot: &Snapshot, max: usize) -
     // Every original that can match is among them, so the verdict is the same as with all originals.
     let few: Vec<Original> = nearest.iter().map(|near| near.original.clone()).collect();
     let state = state_of(snapshot, &few);
-    let request = request(page, snapshot);
+    let event_time = page.reading.event_time.unwrap_or(snapshot.state.stream_time);
+    let request = PageRequest::of(page.reading.clone(), PartitionId::new("", 0).at(0), event_time);
     let verdict = judge(&state, request.clone(), snapshot.state.stream_time);
     nearest.sort_by_key(|near| (!near.exact, Reverse(near.similarity), near.bits, near.original.sequence));
     nearest.truncate(max);
     for near in &mut nearest {
         let refusal = refusal(&state, &request, snapshot.state.stream_time, near.original.sequence);
         let rules = &snapshot.state.rules;
-        near.refusal = refusal.map(|refusal| Refused { by: refusal.name(), why: refusal.sentence(rules) });
+        near.refusal = refusal.map(|refusal| (refusal.name(), refusal.sentence(rules)));
     }
     Found { log, at: snapshot.at, originals: snapshot.originals.len(), nearest, verdict }
 }
@@ -382,26 +337,7 @@ fn state_of(snapshot: &Snapshot, originals: &[Original]) -> State {
     State::load(&checkpoint, originals, run_sequential)
 }
 
-fn request(page: &Inspection, snapshot: &Snapshot) -> PageRequest {
-    PageRequest {
-        source: PartitionId::new("", 0).at(0),
-        event_time: page.reading.event_time.unwrap_or(snapshot.state.stream_time),
-        id: page.reading.id,
-        scope: page.reading.scope,
-        site: page.reading.site,
-        address: page.reading.address,
-        title: page.reading.title,
-        is_variant: page.reading.canonical.is_some(),
-        fingerprints: page.reading.fingerprints.clone(),
-        digest: page.reading.digest,
-        earlier: None,
-    }
-}
-
 fn judge(state: &State, request: PageRequest, now: Timestamp) -> Option<PageVerdict> {
     let entry = Request { id: RequestId(0), body: RequestBody::Page(request) };
-    match decide(state, &entry, now)?.answer {
-        Answer::Page(page) => Some(page),
-        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => None,
-    }
+    if let Answer::Page(page) = decide(state, &entry, now)?.answer { Some(page) } else { None }
 }

@@ -1,6 +1,5 @@
 //! `index`: shows what the judge remembers, from its snapshot and the verdict log, and fills the index of a new scheme.
 
-mod set_time;
 mod verify;
 mod warm;
 
@@ -15,12 +14,14 @@ use dupgate_index::{Plan, PlanCandidate, PlanRequirements};
 use serde_json::{Value, json};
 
 use super::Global;
-use super::instance::{Instance, Operators, in_query};
-use super::operator_requests::operator_requests;
-use super::output::{self, Format, columns, expected, print, print_json, print_list, table};
+use super::instance::{Instance, Listener, in_query};
+use super::operator_requests::{SetTimeArgs, operator_requests, set_time};
+use super::output::{
+    self, Format, columns, expected, member, print, print_each, print_json, print_list, print_report, table,
+};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, OrFatal, Reason, fatal};
 use crate::fingerprint::{SimHash, Width, id_hash};
 use crate::index::{CODE_TABLES_BYTES, Original};
 use crate::operators::state_summary::{self, StateSummary};
@@ -31,14 +32,6 @@ use crate::protocol::{
 };
 use crate::record::Source;
 use crate::snapshot::Folder;
-
-/// Arguments of `index`.
-#[derive(Clone, Debug, Args)]
-pub struct IndexArgs {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: IndexCommand,
-}
 
 /// What to do with the index.
 #[derive(Clone, Debug, Subcommand)]
@@ -55,7 +48,11 @@ pub enum IndexCommand {
     Lookup(LookupArgs),
     /// List the originals with the most duplicates in the verdict log
     #[command(after_help = "Example:\n  dupgate index top -n 5 -c dupgate.yaml")]
-    Top(TopArgs),
+    Top {
+        /// Number of clusters
+        #[arg(short, long, value_name = "NUMBER", default_value_t = 20)]
+        number: usize,
+    },
     /// Judge the fingerprint log again under its own rules and compare with the verdict log and the newest snapshot
     #[command(
         after_help = "Example:\n  dupgate index verify -c dupgate.yaml\n\nIt only reads, and may run beside the service. Exits with code 1 if anything differs."
@@ -78,7 +75,7 @@ pub enum IndexCommand {
     #[command(
         after_help = "Examples:\n  dupgate index set-time now -c dupgate.yaml\n  dupgate index set-time 2026-09-01T00:00:00Z -c dupgate.yaml --execute\n\nOriginals that have expired stay gone. Pages from that time on are remembered again."
     )]
-    SetTime(set_time::SetTimeArgs),
+    SetTime(SetTimeArgs),
 }
 
 /// Arguments of `index lookup`. At least one is required.
@@ -122,11 +119,11 @@ pub struct ForgetArgs {
 /// # Errors
 ///
 /// Any failure of the command.
-pub fn index(args: &IndexArgs, global: &Global) -> Result<(), Fatal> {
-    match &args.command {
+pub fn index(command: &IndexCommand, global: &Global) -> Result<(), Fatal> {
+    match command {
         IndexCommand::Stats(instance) => stats(instance, global),
         IndexCommand::Lookup(args) => lookup(args, global),
-        IndexCommand::Top(args) => top(args, global),
+        IndexCommand::Top { number } => top(*number, global),
         IndexCommand::Verify => verify::verify(global),
         IndexCommand::Plan(args) => plan(args, global),
         IndexCommand::Warm(args) => warm::warm(args, global),
@@ -135,7 +132,7 @@ pub fn index(args: &IndexArgs, global: &Global) -> Result<(), Fatal> {
             let ids = args.id.iter().map(|id| ForgetTarget::Id(id_hash(id)));
             operator_requests(global, &sources.chain(ids).map(RequestBody::Forget).collect::<Vec<_>>(), args.execute)
         }
-        IndexCommand::SetTime(args) => set_time::set_time(args, global),
+        IndexCommand::SetTime(args) => set_time(args, global),
     }
 }
 
@@ -147,10 +144,10 @@ fn snapshots(settings: &Settings) -> Result<Vec<(LogPartition, Snapshot)>, Fatal
         let why = if settings.index.path.exists() { "" } else { ": there is no such folder" };
         let interval = output::span(settings.index.snapshot_interval);
         let scheme = settings.scheme();
-        let why = anyhow::anyhow!(
+        return Err(fatal!(
+            State,
             "no snapshot of scheme {scheme} in {path}{why} (a judge writes one every {interval} and at its end)"
-        );
-        return Err(Reason::State.because(why));
+        ));
     }
     Ok(found)
 }
@@ -162,7 +159,7 @@ pub(super) fn snapshots_at_hand(settings: &Settings) -> Result<Vec<(LogPartition
     let mut found = Vec::new();
     for log in settings.judge.served_partitions.iter().copied().map(LogPartition) {
         let newest = folder.load(&log.to_string(), &scheme);
-        let newest = newest.map_err(|error| Reason::State.because(error))?;
+        let newest = newest.or_fatal(Reason::State)?;
         for discarded in &newest.discarded {
             super::note(&format!("warning: {discarded}: {}", discarded.why));
         }
@@ -173,52 +170,40 @@ pub(super) fn snapshots_at_hand(settings: &Settings) -> Result<Vec<(LogPartition
 
 fn stats(instance: &Instance, global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Sieve)?.settings;
-    let found: Vec<Value> = match instance.of(&settings)? {
-        Some(running) => array(running.get("index/stats")?),
+    let found = match instance.of(&settings)? {
+        Some(running) => running.list("index/stats")?,
         None => snapshots(&settings)?
             .iter()
             .map(|(log, snapshot)| StateSummary::by_snapshot(*log, snapshot).json())
             .collect(),
     };
-    match Format::or_usual(global.output) {
-        Format::Table => {
-            let tables = found.iter().filter_map(Value::as_object);
-            tables
-                .map(|table| columns(&table.iter().map(in_words).collect::<Vec<_>>()))
-                .try_for_each(|table| print(&table))
-        }
-        Format::Json => print_json(&Value::Array(found), Format::Json),
-        Format::Jsonl => found.iter().try_for_each(|value| print_json(value, Format::Jsonl)),
-    }
+    let text = |summary: &Value| columns(&summary.as_object().into_iter().flatten().map(in_words).collect::<Vec<_>>());
+    print_each(global.format(), &found, text, Value::clone)
 }
 
 /// Returns one value as a row for people, with the unit in which its name ends.
-fn in_words((name, value): (&String, &Value)) -> Vec<String> {
+fn in_words((name, value): (&String, &Value)) -> [String; 2] {
     let number = value.as_u64();
     let (name, text) = match (name.strip_suffix("_seconds"), number) {
         (Some(stem), Some(seconds)) => (stem, output::span(Duration::from_secs(seconds))),
         (_, Some(number)) if COUNTS.contains(&name.as_str()) => (name.as_str(), output::count(number)),
         _ => (name.as_str(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
     };
-    vec![name.replace('_', " "), text]
+    [name.replace('_', " "), text]
 }
 
 /// Values that are counts without a unit.
 const COUNTS: [&str; 4] = ["originals", "max_entries", "memory_bytes", "input_partitions"];
 
-fn array(value: Value) -> Vec<Value> {
-    if let Value::Array(found) = value { found } else { Vec::new() }
-}
-
 /// Asks a running instance, once for each search term.
-fn running_lookup(args: &LookupArgs, running: &Operators) -> Result<Vec<Value>, Fatal> {
+fn running_lookup(args: &LookupArgs, running: &Listener) -> Result<Vec<Value>, Fatal> {
     let distance = args.distance.map(|bits| format!("&distance={bits}")).unwrap_or_default();
     let codes = args.fp.iter().map(|code| format!("fp={code}{distance}"));
     let sources = args.source.iter().map(|source| format!("source={}", in_query(&source.to_string())));
     let ids = args.id.iter().map(|id| format!("id={}", in_query(id)));
     let mut found: Vec<Value> = Vec::new();
     for query in codes.chain(sources).chain(ids) {
-        for original in array(running.get(&format!("index/lookup?{query}"))?) {
+        for original in running.list(&format!("index/lookup?{query}"))? {
             if !found.iter().any(|known| known.get("source") == original.get("source")) {
                 found.push(original);
             }
@@ -247,26 +232,21 @@ fn lookup(args: &LookupArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Sieve)?.settings;
     if let Some(code) = args.fp {
         let checked = settings.fingerprint.simhash.check(code);
-        checked.map_err(|wrong| Reason::Usage.because(anyhow::anyhow!("--fp {code} {wrong}")))?;
+        checked.map_err(|wrong| fatal!(Usage, "--fp {code} {wrong}"))?;
     }
     let (found, place) = match args.instance.of(&settings)? {
         Some(running) => (running_lookup(args, &running)?, "running instance"),
         None => (snapshot_lookup(args, &settings)?, "newest snapshot"),
     };
     if found.is_empty() {
-        return Err(Reason::Failure.because(anyhow::anyhow!("no such original in the {place}")));
+        return Err(fatal!(Failure, "no such original in the {place}"));
     }
     let row = |original: &Value| {
-        let text = |key: &str| original[key].as_str().unwrap_or("-").to_owned();
-        vec![
-            original["distance"].as_u64().map_or_else(|| "-".to_owned(), |bits| bits.to_string()),
-            text("source"),
-            text("fp"),
-            text("cluster"),
-        ]
+        let distance = original["distance"].as_u64().map_or_else(|| "-".to_owned(), |bits| bits.to_string());
+        [distance, member(original, "source"), member(original, "fp"), member(original, "cluster")]
     };
-    let rows: Vec<Vec<String>> = found.iter().map(row).collect();
-    print_list(Format::or_usual(global.output), &["DISTANCE", "ORIGINAL", "FINGERPRINT", "CLUSTER"], &rows, found)
+    let heads = ["DISTANCE", "ORIGINAL", "FINGERPRINT", "CLUSTER"];
+    print_list(global.format(), &heads, &found, row, Value::clone)
 }
 
 /// Arguments of `index plan`. Defaults come from the configuration.
@@ -301,10 +281,8 @@ fn plan(args: &PlanArgs, global: &Global) -> Result<(), Fatal> {
     };
     let sample = args.sample.as_deref().map(|path| read_codes(path, width)).transpose()?.unwrap_or_default();
     let requirements = PlanRequirements { width, max_distance, entries, bytes_per_entry: args.bytes, sample: &sample };
-    match global.output {
-        None | Some(Format::Table) => print(layouts(&requirements).trim_end()),
-        Some(format) => print_json(&as_json(&requirements), format),
-    }
+    let format = global.report_format();
+    print_report(format, &as_json(&requirements), || layouts(&requirements).trim_end().to_owned())
 }
 
 fn width(text: &str) -> Result<Width, String> {
@@ -313,7 +291,7 @@ fn width(text: &str) -> Result<Width, String> {
 }
 
 fn read_codes(path: &std::path::Path, width: Width) -> Result<Vec<u128>, Fatal> {
-    let refuse = |why: String| Reason::Usage.because(anyhow::anyhow!("{}: {why}", path.display()));
+    let refuse = |why: String| fatal!(Usage, "{}: {why}", path.display());
     let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
     let code = |(at, line): (usize, &str)| {
         let code = u128::from_str_radix(line.trim(), 16).ok();
@@ -329,31 +307,23 @@ fn proved(candidate: &PlanCandidate) -> u64 {
 }
 
 fn layouts(requirements: &PlanRequirements<'_>) -> String {
-    let chosen = Plan::choose(requirements);
+    let (chosen, candidates) = (Plan::choose(requirements), Plan::candidates(requirements));
+    let PlanRequirements { width, max_distance, entries, bytes_per_entry, sample } = *requirements;
+    let keys = if sample.is_empty() { "assumed uniform".to_owned() } else { format!("as in {} codes", sample.len()) };
     let mut text = format!(
-        "{} originals, distance {} of {} bits, at most {} bytes of tables each, keys {}\n\n",
-        requirements.entries,
-        requirements.max_distance,
-        requirements.width.bits(),
-        requirements.bytes_per_entry,
-        if requirements.sample.is_empty() {
-            "assumed uniform".to_owned()
-        } else {
-            format!("as in {} codes", requirements.sample.len())
-        }
+        "{entries} originals, distance {max_distance} of {} bits, at most {bytes_per_entry} bytes of tables each, keys {keys}\n\n",
+        width.bits()
     );
     let _ = writeln!(
         text,
         "  {:<48} {:>6} {:>12} {:>12} {:>9} {:>9}  CHECKED",
         "DESIGN", "TABLES", "BYTES/ENTRY", "LINES/PROBE", "COMPARED", "EST. NS"
     );
-    for candidate in Plan::candidates(requirements) {
-        let mark = if candidate.plan == chosen {
-            '*'
-        } else if candidate.fits {
-            ' '
-        } else {
-            '-'
+    for candidate in &candidates {
+        let mark = match (candidate.plan == chosen, candidate.fits) {
+            (true, _) => '*',
+            (false, true) => ' ',
+            (false, false) => '-',
         };
         let _ = writeln!(
             text,
@@ -364,12 +334,12 @@ fn layouts(requirements: &PlanRequirements<'_>) -> String {
             candidate.lines_per_probe,
             candidate.compared_in_runs,
             candidate.nanoseconds,
-            proved(&candidate)
+            proved(candidate)
         );
     }
-    let fits = Plan::candidates(requirements).iter().any(|candidate| candidate.fits);
+    let fits = candidates.iter().any(|candidate| candidate.fits);
     let why = if fits { "the fastest that fits" } else { "none fits, this is the smallest" };
-    let by_chance = requirements.width.expected_chance_matches(requirements.max_distance, requirements.entries);
+    let by_chance = width.expected_chance_matches(max_distance, entries);
     text + &format!(
         "\n* {chosen}: {why}; - does not fit\n\n\
          LINES/PROBE: cache lines read for one lookup. COMPARED: codes compared for one lookup. CHECKED: patterns of differing\n\
@@ -380,42 +350,27 @@ fn layouts(requirements: &PlanRequirements<'_>) -> String {
 
 fn as_json(requirements: &PlanRequirements<'_>) -> serde_json::Value {
     let chosen = Plan::choose(requirements);
-    let candidates = Plan::candidates(requirements).into_iter().map(|candidate| {
+    let candidate = |candidate: PlanCandidate| {
         json!({
-            "design": candidate.plan.to_string(),
-            "tables": candidate.plan.tables(),
-            "bytes_per_entry": candidate.bytes_per_entry,
-            "lines_per_probe": candidate.lines_per_probe,
-            "compared_in_runs": candidate.compared_in_runs,
-            "nanoseconds": candidate.nanoseconds,
-            "fits": candidate.fits,
-            "chosen": candidate.plan == chosen,
-            "proved_differences": proved(&candidate),
+            "design": candidate.plan.to_string(), "tables": candidate.plan.tables(),
+            "bytes_per_entry": candidate.bytes_per_entry, "lines_per_probe": candidate.lines_per_probe,
+            "compared_in_runs": candidate.compared_in_runs, "nanoseconds": candidate.nanoseconds,
+            "fits": candidate.fits, "chosen": candidate.plan == chosen, "proved_differences": proved(&candidate),
         })
-    });
+    };
+    let PlanRequirements { width, max_distance, entries, bytes_per_entry, sample } = *requirements;
     json!({
-        "bits": requirements.width.bits(),
-        "max_distance": requirements.max_distance,
-        "near_by_chance": requirements.width.expected_chance_matches(requirements.max_distance, requirements.entries),
-        "entries": requirements.entries,
-        "bytes_per_entry": requirements.bytes_per_entry,
-        "sampled_codes": requirements.sample.len(),
-        "plans": candidates.collect::<Vec<_>>(),
+        "bits": width.bits(), "max_distance": max_distance,
+        "near_by_chance": width.expected_chance_matches(max_distance, entries), "entries": entries,
+        "bytes_per_entry": bytes_per_entry, "sampled_codes": sample.len(),
+        "plans": Plan::candidates(requirements).into_iter().map(candidate).collect::<Vec<_>>(),
     })
-}
-
-/// Arguments of `index top`.
-#[derive(Clone, Debug, Args)]
-pub struct TopArgs {
-    /// Number of clusters
-    #[arg(short, long, value_name = "NUMBER", default_value_t = 20)]
-    pub number: usize,
 }
 
 /// Counts the duplicates of each cluster in the kept log. A page that absorbs thousands is often a block page. Also
 /// shows the effect of `match.minhash.max_bucket`: the originals that are found by only some of their keys, and the
 /// families of which a page is compared with only some members.
-fn top(args: &TopArgs, global: &Global) -> Result<(), Fatal> {
+fn top(number: usize, global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Run)?.settings;
     let mut seen = Seen::default();
     read(&settings, LogExtent::Kept, |news| {
@@ -426,25 +381,20 @@ fn top(args: &TopArgs, global: &Global) -> Result<(), Fatal> {
     })?;
     let mut clusters: Vec<(&Source, u64)> = seen.duplicates.iter().map(|(source, count)| (source, *count)).collect();
     clusters.sort_by(|(a_source, a), (b_source, b)| b.cmp(a).then(a_source.cmp(b_source)));
-    clusters.truncate(args.number);
-    let object = |(source, count): &(&Source, u64)| json!({"cluster": source.to_string(), "duplicates": count});
-    match Format::or_usual(global.output) {
-        Format::Table => {
-            let row = |(source, duplicates): &(&Source, u64)| {
-                vec![format!("{:>10}", output::count(*duplicates)), source.to_string()]
-            };
-            let table = table(&["DUPLICATES", "CLUSTER"], &clusters.iter().map(row).collect::<Vec<_>>());
-            print(&format!("{table}\n\n{}", seen.bounded()))
-        }
-        Format::Json => {
-            let clusters: Vec<Value> = clusters.iter().map(object).collect();
-            print_json(&json!({"clusters": clusters, "bounds": seen.bounds()}), Format::Json)
-        }
-        Format::Jsonl => {
-            clusters.iter().map(object).try_for_each(|value| print_json(&value, Format::Jsonl))?;
-            print_json(&json!({"bounds": seen.bounds()}), Format::Jsonl)
-        }
+    clusters.truncate(number);
+    let format = global.format();
+    if format == Format::Table {
+        let row =
+            |(source, duplicates): &(&Source, u64)| [format!("{:>10}", output::count(*duplicates)), source.to_string()];
+        let table = table(&["DUPLICATES", "CLUSTER"], &clusters.iter().map(row).collect::<Vec<_>>());
+        return print(&format!("{table}\n\n{}", seen.bounded()));
     }
+    let object = |(source, count): &(&Source, u64)| json!({"cluster": source.to_string(), "duplicates": count});
+    let clusters: Vec<Value> = clusters.iter().map(object).collect();
+    if format == Format::Json {
+        return print_json(&json!({"clusters": clusters, "bounds": seen.bounds()}), format);
+    }
+    print_each(format, &[clusters, vec![json!({"bounds": seen.bounds()})]].concat(), Value::to_string, Value::clone)
 }
 
 /// Clusters and families in the kept log.

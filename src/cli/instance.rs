@@ -11,7 +11,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 use crate::config::settings::Settings;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, Reason, fatal};
 use crate::telemetry::http_client::{Answer, HttpClient};
 
 /// Ports of both listeners unless configured otherwise.
@@ -75,54 +75,52 @@ pub struct Instance {
     pub running: Option<Option<Address>>,
 }
 
-/// The admin listener of one instance.
-pub(super) struct Operators {
+/// A listener of one instance.
+pub(super) struct Listener {
     host: String,
     port: u16,
     token: Option<SecretString>,
+    timeout: Duration,
+    /// The configuration key of its address.
+    key: &'static str,
 }
 
 /// Sends a request to the public listener; returns status code and body.
 pub(super) fn get(address: &Address, path: &str) -> Result<(u16, String), Fatal> {
     let (host, port) = address.or_port(DEFAULT_PORT);
-    let answer = ask((&host, port), path, None, REQUEST_TIMEOUT)
-        .and_then(|answer| Ok((answer.status, answer.text(MAX_ANSWER_BYTES)?)));
-    answer.map_err(|error| unreachable((&host, port), path, "http.listen", &error))
-}
-
-fn unreachable((host, port): (&str, u16), path: &str, key: &str, error: &io::Error) -> Fatal {
-    Reason::Unavailable.because(anyhow::anyhow!("cannot reach {} ({key}): {error}", url((host, port), path)))
-}
-
-fn url((host, port): (&str, u16), path: &str) -> String {
-    if host.contains(':') { format!("http://[{host}]:{port}{path}") } else { format!("http://{host}:{port}{path}") }
+    let listener = Listener { host, port, token: None, timeout: REQUEST_TIMEOUT, key: "http.listen" };
+    let answer = listener.ask(path)?;
+    Ok((answer.status, listener.text(path, answer)?))
 }
 
 impl Instance {
-    /// Returns the instance to ask; `None` without `--running`.
-    pub(super) fn of(&self, settings: &Settings) -> Result<Option<Operators>, Fatal> {
+    /// Returns the admin listener to ask; `None` without `--running`.
+    pub(super) fn of(&self, settings: &Settings) -> Result<Option<Listener>, Fatal> {
         let Some(named) = &self.running else { return Ok(None) };
         let configured = settings.http.admin.as_ref();
         let address = named.clone().or_else(|| configured.map(|admin| reachable(admin.listen).into()));
         let address = address.ok_or_else(|| {
-            Reason::Config.because(anyhow::anyhow!(
-                "the admin listener is off (http.admin.listen): name an address, --running=127.0.0.1:9465"
-            ))
+            fatal!(Config, "the admin listener is off (http.admin.listen): name an address, --running=127.0.0.1:9465")
         })?;
         let (host, port) = address.or_port(DEFAULT_ADMIN_PORT);
-        Ok(Some(Operators { host, port, token: settings.http.admin_token.clone() }))
+        let token = settings.http.admin_token.clone();
+        Ok(Some(Listener { host, port, token, timeout: ADMIN_TIMEOUT, key: "http.admin.listen" }))
     }
 }
 
-impl Operators {
+impl Listener {
     /// Requests a path below `/api/v1/`.
     pub(super) fn get(&self, path: &str) -> Result<Value, Fatal> {
         let path = format!("/api/v1/{path}");
         let answer = self.ask(&path)?;
         let status = answer.status;
-        let body = answer.text(MAX_ANSWER_BYTES).map_err(|error| self.unreachable(&path, &error))?;
-        let value: Value = serde_json::from_str(&body).unwrap_or_default();
+        let value: Value = serde_json::from_str(&self.text(&path, answer)?).unwrap_or_default();
         if status == 200 { Ok(value) } else { Err(self.refused(status, &value)) }
+    }
+
+    /// Requests a list below `/api/v1/`.
+    pub(super) fn list(&self, path: &str) -> Result<Vec<Value>, Fatal> {
+        Ok(self.get(path)?.as_array().cloned().unwrap_or_default())
     }
 
     /// Passes server-sent events of the kind `pair` to `visit`, until that returns `false`.
@@ -149,12 +147,26 @@ impl Operators {
     }
 
     fn ask(&self, path: &str) -> Result<Answer, Fatal> {
-        ask((&self.host, self.port), path, self.token.as_ref(), ADMIN_TIMEOUT)
-            .map_err(|error| self.unreachable(path, &error))
+        let mut request = Request::get(self.url(path));
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.expose_secret()));
+        }
+        let request = request.body(()).map_err(io::Error::other);
+        let answer = request.and_then(|request| HttpClient::without_tls().call(request, self.timeout));
+        answer.map_err(|error| self.unreachable(path, &error))
+    }
+
+    fn text(&self, path: &str, answer: Answer) -> Result<String, Fatal> {
+        answer.text(MAX_ANSWER_BYTES).map_err(|error| self.unreachable(path, &error))
+    }
+
+    fn url(&self, path: &str) -> String {
+        let Self { host, port, .. } = self;
+        if host.contains(':') { format!("http://[{host}]:{port}{path}") } else { format!("http://{host}:{port}{path}") }
     }
 
     fn unreachable(&self, path: &str, error: &io::Error) -> Fatal {
-        unreachable((&self.host, self.port), path, "http.admin.listen", error)
+        fatal!(Unavailable, "cannot reach {} ({}): {error}", self.url(path), self.key)
     }
 
     fn refused(&self, status: u16, body: &Value) -> Fatal {
@@ -182,15 +194,6 @@ pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
 pub(super) fn in_query(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
-}
-
-fn ask((host, port): (&str, u16), path: &str, token: Option<&SecretString>, silence: Duration) -> io::Result<Answer> {
-    let mut request = Request::get(url((host, port), path));
-    if let Some(token) = token {
-        request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.expose_secret()));
-    }
-    let request = request.body(()).map_err(io::Error::other)?;
-    HttpClient::without_tls().call(request, silence)
 }
 
 #[cfg(test)]

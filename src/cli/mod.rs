@@ -41,11 +41,12 @@ use annotate_snippets::Renderer;
 use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use self::help::one_of;
+use self::output::Format;
 use self::progress_bar::{LogWriter, above_bar};
 use crate::clock::{Clock, wall_clock};
 use crate::config::settings::{Level, LogFormat, Logging};
 use crate::config::{Levels, Loaded, Purpose, Refused, Sources, load};
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, fatal};
 use crate::process::{exit_on_panic, log_panics};
 use crate::processing::schema_registry;
 use crate::service;
@@ -104,7 +105,7 @@ pub struct Global {
     /// Output format: table, json or jsonl [default: table on a terminal, jsonl elsewhere; reports are tables
     /// everywhere]
     #[arg(global = true, short, long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
-    pub output: Option<output::Format>,
+    pub output: Option<Format>,
     /// Log format: auto, text or json [default: as configured]
     #[arg(
         global = true,
@@ -159,9 +160,11 @@ pub enum Command {
     /// Run the service: read pages, judge them, route them
     Run(RunArgs),
     /// Show verdicts from the verdict log, or reopen a range of the input
-    Verdicts(verdicts::VerdictsArgs),
+    #[command(subcommand)]
+    Verdicts(verdicts::VerdictsCommand),
     /// Show, search and check what the judges remember; forget an original
-    Index(index::IndexArgs),
+    #[command(subcommand)]
+    Index(index::IndexCommand),
     /// Check configuration files without connecting
     Validate(validate::ValidateArgs),
     /// Show the state of a running instance on one screen
@@ -171,11 +174,14 @@ pub enum Command {
     /// Connect and check brokers, permissions, topics, disk and memory
     Check(check::CheckArgs),
     /// Create output topics and logs with suitable settings
-    Topics(topics::TopicsArgs),
+    #[command(subcommand)]
+    Topics(topics::TopicsCommand),
     /// Print the effective settings, a sample file, or the cost of a change
-    Config(config::ConfigArgs),
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
     /// Judge a range of the input again, beside the service: plan, run, compare, clean up
-    Replay(replay::ReplayArgs),
+    #[command(subcommand)]
+    Replay(replay::ReplayCommand),
     /// Judge JSON lines from files or standard input, without a broker
     Sieve(sieve::SieveArgs),
     /// Show what is read from a page, its fingerprints and the nearest originals
@@ -248,15 +254,15 @@ fn note(text: &str) {
 fn dispatch(cli: &Cli) -> Result<(), Fatal> {
     match &cli.command {
         Command::Run(args) => run(args, &cli.global),
-        Command::Verdicts(args) => verdicts::verdicts(args, &cli.global),
-        Command::Index(args) => index::index(args, &cli.global),
+        Command::Verdicts(command) => verdicts::verdicts(command, &cli.global),
+        Command::Index(command) => index::index(command, &cli.global),
         Command::Validate(args) => validate::validate(args, &cli.global),
         Command::Status(args) => status::status(args, &cli.global),
         Command::Tap(args) => tap::tap(args, &cli.global),
         Command::Check(args) => check::check(args, &cli.global),
-        Command::Topics(args) => topics::topics(args, &cli.global),
-        Command::Config(args) => config::config(args, &cli.global),
-        Command::Replay(args) => replay::replay(args, &cli.global),
+        Command::Topics(command) => topics::topics(command, &cli.global),
+        Command::Config(command) => config::config(command, &cli.global),
+        Command::Replay(command) => replay::replay(command, &cli.global),
         Command::Sieve(args) => sieve::sieve(args, &cli.global),
         Command::Explain(args) => explain::explain(args, &cli.global),
         Command::Compare(args) => compare::compare(args, &cli.global),
@@ -286,8 +292,7 @@ pub struct RunArgs {
 pub fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
     let loaded = global.start(Purpose::Run)?;
     if args.strict && !loaded.warnings.is_empty() {
-        let why = anyhow::anyhow!("the configuration has {} warnings, and --strict is given", loaded.warnings.len());
-        return Err(Reason::Config.because(why));
+        return Err(fatal!(Config, "the configuration has {} warnings, and --strict is given", loaded.warnings.len()));
     }
     service::run(loaded.settings)
 }
@@ -327,6 +332,16 @@ impl Global {
             set: self.set.clone(),
             variables,
         }
+    }
+
+    /// Returns the output format of data: columns on a terminal and lines of JSON elsewhere, unless one is given.
+    fn format(&self) -> Format {
+        self.output.unwrap_or(if std::io::stdout().is_terminal() { Format::Table } else { Format::Jsonl })
+    }
+
+    /// Returns the output format of a report: columns, unless another one is given.
+    fn report_format(&self) -> Format {
+        self.output.unwrap_or(Format::Table)
     }
 
     /// Returns ` -c FILE` for each configuration file that was named.

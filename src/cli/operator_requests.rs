@@ -1,24 +1,32 @@
-//! Runs operator requests (`forget`, `reopen`) and prints the answers.
+//! Runs operator requests (`index forget`, `index set-time`, `verdicts reopen`) and prints the answers.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
+use clap::Args;
+use dupgate_core::judge::StreamTime;
 use serde_json::{Value, json};
 
 use super::Global;
-use super::output::{self, Format, print, print_json};
+use super::output::{self, counted, print_each};
+use super::replay::range_bound;
+use crate::clock::wall_time;
 use crate::config::Purpose;
-use crate::error::{Fatal, Reason};
-use crate::operators::requests::Found;
-use crate::operators::requests::{Answered, count_found, send_and_wait, would_find};
-use crate::protocol::{Answer, ForgetTarget, RequestBody};
-use crate::record::Source;
+use crate::config::settings::Settings;
+use crate::error::{Fatal, fatal};
+use crate::operators::requests::{Answered, Found, count_found, send_and_wait, would_find};
+use crate::operators::verdicts::{LogExtent, Read, read};
+use crate::protocol::{Answer, ForgetTarget, LogPartition, RequestBody, Rules, VerdictOffset, VerdictRecord};
+use crate::record::{Source, Timestamp};
+use crate::replay::RangeBound;
 
 /// Maximum number of originals that are named in one line.
 const SHOWN_ORIGINALS: usize = 5;
 
 /// How long to wait for the judges.
-pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
+const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Sends the requests to the judges and prints their answers and what they found; without `execute`, only what they
 /// would find.
@@ -28,7 +36,7 @@ pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 /// There is nothing to do, or no answer.
 pub(super) fn operator_requests(global: &Global, bodies: &[RequestBody], execute: bool) -> Result<(), Fatal> {
     let loaded = global.start(Purpose::Run)?;
-    let answers_shown: Vec<(String, Value, bool)> = if execute {
+    let shown: Vec<Shown> = if execute {
         let mut answers = send_and_wait(&loaded.settings, bodies, REQUEST_TIMEOUT)?;
         super::note("done; reading the verdict log to find out what was affected");
         if let Err(error) = count_found(&loaded.settings, bodies, &mut answers, None) {
@@ -38,32 +46,27 @@ pub(super) fn operator_requests(global: &Global, bodies: &[RequestBody], execute
     } else {
         let found = would_find(&loaded.settings, bodies)?;
         let would = |(body, found): (&RequestBody, &Found)| {
-            let mut value = question(body);
-            add_found(&mut value, found);
-            if let Value::Object(object) = &mut value {
-                object.insert("done".to_owned(), false.into());
-            }
-            (format!("would request: {}; {}", in_words(&value), finds(found)), value, found.is_empty())
+            let mut json = question(body);
+            let words = format!("would request: {}; {}", in_words(&json), finds(found));
+            add_found(&mut json, found);
+            json["done"] = false.into();
+            (words, json, found.is_empty())
         };
         bodies.iter().zip(&found).map(would).collect()
     };
-    let is_nothing = answers_shown.iter().all(|(.., is_empty)| *is_empty);
-    let is_left_out = answers_shown.iter().any(|(_, value, _)| value.get("left_out").is_some());
-    let format = Format::or_usual(global.output);
-    match format {
-        Format::Table => answers_shown.iter().try_for_each(|(words, ..)| print(words))?,
-        Format::Json => print_json(&answers_shown.into_iter().map(|(_, value, _)| value).collect(), format)?,
-        Format::Jsonl => answers_shown.iter().try_for_each(|(_, value, _)| print_json(value, format))?,
-    }
-    if is_nothing {
-        let why = if is_left_out { NOTHING_DELIVERED } else { NOTHING };
-        return Err(Reason::Failure.because(anyhow::anyhow!(why)));
+    print_each(global.format(), &shown, |(words, ..)| words.clone(), |(_, json, _)| json.clone())?;
+    if shown.iter().all(|(.., is_empty)| *is_empty) {
+        let is_left_out = shown.iter().any(|(_, json, _)| !json["left_out"].is_null());
+        return Err(fatal!(Failure, if is_left_out { NOTHING_DELIVERED } else { NOTHING }));
     }
     if !execute {
         super::note("nothing was done: add --execute to do it");
     }
     Ok(())
 }
+
+/// A request or its answer in words and as JSON, and whether nothing was found.
+type Shown = (String, Value, bool);
 
 /// The error of requests that find nothing.
 const NOTHING: &str = "nothing to do: no original and no judged position matches";
@@ -95,61 +98,48 @@ fn finds(found: &Found) -> String {
     parts.join(", ")
 }
 
-fn add_found(value: &mut Value, found: &Found) {
-    if let Value::Object(object) = value {
-        let one =
-            |(source, duplicates): &(Source, u64)| json!({"source": source.to_string(), "duplicates": duplicates});
-        object.insert("originals".to_owned(), found.originals.iter().map(one).collect());
-        object.insert("positions".to_owned(), found.positions.into());
-    }
+fn add_found(json: &mut Value, found: &Found) {
+    let one = |(source, duplicates): &(Source, u64)| json!({"source": source.to_string(), "duplicates": duplicates});
+    json["originals"] = found.originals.iter().map(one).collect();
+    json["positions"] = found.positions.into();
 }
 
 /// Returns one answer in words and as JSON, and whether its request found nothing.
-fn answered(answered: &Answered) -> (String, Value, bool) {
+fn answered(answered: &Answered) -> Shown {
     let Answered { log, offset, answer, found, .. } = answered;
-    let mut value = match answer {
+    let mut json = match answer {
         Answer::Forgotten(target) => forget(target),
         Answer::Reopened { partition, from, to } => json!({"reopen": format!("{partition}:{from}-{to}")}),
-        Answer::Withdrawn { source, .. } => json!({"withdraw": source.to_string()}),
-        Answer::Page(page) => json!({"judge": page.source.to_string()}),
-        Answer::TimeSet { after, .. } => json!({"set_time": output::time(*after)}),
+        // They answer no request of an operator who forgets or reopens.
+        Answer::Withdrawn { .. } | Answer::Page(_) | Answer::TimeSet { .. } => json!({}),
     };
-    let mut words = format!("judge {log}: {}: {} (verdict log offset {offset})", done(&value), what(found.as_ref()));
+    let what = found.as_ref().map_or_else(|| "what was there is not known".to_owned(), finds);
+    let mut words = format!("judge {log}: {}: {what} (verdict log offset {offset})", done(&json));
     if let Some(found) = found {
-        add_found(&mut value, found);
+        add_found(&mut json, found);
     }
     let left_out = found.as_ref().map(|found| found.left_out).filter(|left_out| *left_out > 0);
-    if let (Some(positions), Some((partition, range))) = (left_out, answered.left_out())
-        && let Value::Object(object) = &mut value
-    {
+    if let Some((positions, (partition, range))) = left_out.zip(answered.left_out()) {
         let first = partition.at(range.start);
-        let count =
-            if positions == 1 { "1 judged position".to_owned() } else { format!("{positions} judged positions") };
+        let count = counted(usize::try_from(positions).unwrap_or(usize::MAX), "judged position");
         let why = format!("the input group has not committed {first} since it was judged, so it may be on its way");
         let _ =
             write!(words, "\n  left out {count} from {first} on: {why}; reopen the rest once the group has passed it");
-        let left_out = json!({"range": format!("{partition}:{}-{}", range.start, range.end), "positions": positions});
-        object.insert("left_out".to_owned(), left_out);
+        json["left_out"] =
+            json!({"range": format!("{partition}:{}-{}", range.start, range.end), "positions": positions});
     }
-    if let Value::Object(object) = &mut value {
-        object.insert("done".to_owned(), true.into());
-        object.insert("log_partition".to_owned(), log.0.into());
-        object.insert("verdict_log_offset".to_owned(), offset.0.into());
-    }
-    (words, value, found.as_ref().is_some_and(Found::is_empty))
-}
-
-fn what(found: Option<&Found>) -> String {
-    found.map_or_else(|| "what was there is not known".to_owned(), finds)
+    json["done"] = true.into();
+    json["log_partition"] = log.0.into();
+    json["verdict_log_offset"] = offset.0.into();
+    (words, json, found.as_ref().is_some_and(Found::is_empty))
 }
 
 fn question(body: &RequestBody) -> Value {
     match body {
         RequestBody::Forget(target) => forget(target),
         RequestBody::Reopen { partition, from, to } => json!({"reopen": format!("{partition}:{from}-{to}")}),
-        RequestBody::Withdraw { source, .. } => json!({"withdraw": source.to_string()}),
-        RequestBody::Page(page) => json!({"judge": page.source.to_string()}),
-        RequestBody::SetTime(time) => json!({"set_time": output::time(*time)}),
+        // They are not sent here.
+        RequestBody::Withdraw { .. } | RequestBody::Page(_) | RequestBody::SetTime(_) => json!({}),
     }
 }
 
@@ -182,11 +172,132 @@ fn done(value: &Value) -> String {
     past.unwrap_or(words)
 }
 
+/// Arguments of `index set-time`.
+#[derive(Clone, Debug, Args)]
+pub struct SetTimeArgs {
+    /// How far the crawl has come: a time (2026-09-01T00:00:00Z, milliseconds), an age (-2h), or now
+    #[arg(value_name = "TIME", allow_hyphen_values = true, value_parser = range_bound)]
+    pub time: RangeBound,
+    /// Apply the change; without it, only print what would be done
+    #[arg(long)]
+    pub execute: bool,
+}
+
+/// The stream time of one judge before and after the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Change {
+    log: LogPartition,
+    before: Timestamp,
+    after: Timestamp,
+    /// Offset of the answer in the verdict log, if the request was sent.
+    answered: Option<VerdictOffset>,
+}
+
+/// Sets the stream time back, after a clock that was ahead has moved it.
+///
+/// # Errors
+///
+/// No stream time is later than the given one, or a judge does not answer.
+pub(super) fn set_time(args: &SetTimeArgs, global: &Global) -> Result<(), Fatal> {
+    let time = match args.time {
+        RangeBound::At(time) => time,
+        RangeBound::End => wall_time(),
+        RangeBound::Start | RangeBound::Offset(_) => {
+            return Err(fatal!(
+                Usage,
+                "TIME is not a time: expected now, a time such as 2026-09-01T00:00:00Z, or an age such as -2h"
+            ));
+        }
+    };
+    let settings = global.start(Purpose::Run)?.settings;
+    let changes = if args.execute { request(&settings, time)? } else { would_change(&settings, time)? };
+    print_each(global.format(), &changes, Change::in_words, Change::json)?;
+    if changes.iter().all(|change| change.after == change.before) {
+        return Err(fatal!(Failure, "nothing to do: no stream time is later than {}", output::time(time)));
+    }
+    super::note(if args.execute {
+        "what had expired stays gone; pages from that time on are remembered again"
+    } else {
+        "nothing was done: correct the clock that is ahead, then add --execute"
+    });
+    Ok(())
+}
+
+fn request(settings: &Settings, time: Timestamp) -> Result<Vec<Change>, Fatal> {
+    let answers = send_and_wait(settings, &[RequestBody::SetTime(time)], REQUEST_TIMEOUT)?;
+    let change = |&Answered { log, offset, ref answer, .. }: &Answered| {
+        let Answer::TimeSet { before, after } = *answer else { return None };
+        Some(Change { log, before, after, answered: Some(offset) })
+    };
+    Ok(answers.iter().filter_map(change).collect())
+}
+
+/// Returns what the request would do, by the verdict log.
+fn would_change(settings: &Settings, time: Timestamp) -> Result<Vec<Change>, Fatal> {
+    let mut logs: BTreeMap<LogPartition, (StreamTime, Option<Rules>)> = BTreeMap::new();
+    read(settings, LogExtent::Kept, |news| {
+        if let Some(Read { log, record, .. }) = news {
+            let (stream_time, rules) = logs.entry(log).or_insert((StreamTime::START, None));
+            follow(stream_time, rules, &record);
+        }
+        ControlFlow::Continue(())
+    })?;
+    let change = |(log, (stream_time, _)): (LogPartition, (StreamTime, _))| {
+        let before = stream_time.get();
+        Change { log, before, after: before.min(time), answered: None }
+    };
+    Ok(logs.into_iter().map(change).collect())
+}
+
+fn follow(stream_time: &mut StreamTime, rules: &mut Option<Rules>, record: &VerdictRecord) {
+    match record {
+        VerdictRecord::Checkpoint(checkpoint) => {
+            *stream_time = StreamTime::new(checkpoint.stream_time, checkpoint.leap);
+            *rules = Some(checkpoint.rules.clone());
+        }
+        VerdictRecord::Rules(record) => *rules = Some(record.rules.clone()),
+        VerdictRecord::Verdicts(batch) => {
+            let Some(rules) = rules else { return };
+            for verdict in &batch.verdicts {
+                match &verdict.answer {
+                    Answer::Page(page) => stream_time.follow(page.event_time, rules),
+                    Answer::TimeSet { after, .. } => stream_time.set_back(*after),
+                    Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => {}
+                }
+            }
+        }
+    }
+}
+
+impl Change {
+    fn in_words(&self) -> String {
+        let Self { log, before, after, answered } = *self;
+        let place = answered.map(|offset| format!(" (verdict log offset {offset})")).unwrap_or_default();
+        let at = output::time(before);
+        if before == Timestamp::MIN {
+            format!("judge {log}: no page was judged yet{place}")
+        } else if after == before {
+            format!("judge {log}: the stream time is {at} already{place}")
+        } else if answered.is_some() {
+            format!("judge {log}: set the stream time back from {at} to {}{place}", output::time(after))
+        } else {
+            format!("judge {log}: would set the stream time back from {at} to {}", output::time(after))
+        }
+    }
+
+    fn json(&self) -> Value {
+        let time = |time: Timestamp| (time > Timestamp::MIN).then(|| output::time(time));
+        json!({
+            "log_partition": self.log.0, "before": time(self.before), "after": time(self.after),
+            "done": self.answered.is_some(), "verdict_log_offset": self.answered.map(|offset| offset.0),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fingerprint::IdHash;
-    use crate::protocol::{LogPartition, VerdictOffset};
     use crate::record::PartitionId;
 
     #[test]
@@ -258,5 +369,26 @@ mod tests {
         assert_eq!(value.get("left_out"), Some(&json!({"range": "pages:3:9-90", "positions": 2})));
         let (words, _, is_empty) = report(5, Found { left_out: 1, ..Found::default() });
         assert!(is_empty && words.contains("left out 1 judged position from pages:3:5 on"), "{words}");
+    }
+
+    fn change(before: i64, after: i64, answered: Option<i64>) -> Change {
+        let (before, after) = (Timestamp::from_millis(before), Timestamp::from_millis(after));
+        Change { log: LogPartition(1), before, after, answered: answered.map(VerdictOffset) }
+    }
+
+    #[test]
+    fn a_change_is_shown_with_the_times_before_and_after() {
+        let done = change(1_788_393_600_000, 1_788_220_800_000, Some(42));
+        let words = "judge 1: set the stream time back from 2026-09-03T00:00:00Z to 2026-09-01T00:00:00Z (verdict log \
+                     offset 42)";
+        assert_eq!(done.in_words(), words);
+        let would = Change { answered: None, ..done };
+        assert!(would.in_words().starts_with("judge 1: would set the stream time back from 2026-09-03"));
+        assert_eq!(would.json().get("done"), Some(&json!(false)));
+        let none = change(1_788_220_800_000, 1_788_220_800_000, Some(43));
+        assert_eq!(none.in_words(), "judge 1: the stream time is 2026-09-01T00:00:00Z already (verdict log offset 43)");
+        let empty = Change { before: Timestamp::MIN, after: Timestamp::MIN, ..would };
+        assert_eq!(empty.in_words(), "judge 1: no page was judged yet");
+        assert_eq!(empty.json().get("before"), Some(&Value::Null));
     }
 }

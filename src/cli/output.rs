@@ -2,16 +2,19 @@
 //! of a configuration for people; programs get plain numbers, with the unit in the name.
 
 use std::borrow::Cow;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
+use std::path::Path;
 use std::time::Duration;
 
 use annotate_snippets::Renderer;
 use clap::ValueEnum;
+use indicatif::HumanCount;
+use serde::Serialize;
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 
 use crate::config::{Origin, Problem};
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, OrFatal, Reason, fatal};
 use crate::record::Timestamp;
 
 /// How data is printed.
@@ -25,13 +28,6 @@ pub enum Format {
     Jsonl,
 }
 
-impl Format {
-    /// Returns the given format, or the default: columns on a terminal, lines of JSON elsewhere.
-    pub(super) fn or_usual(given: Option<Self>) -> Self {
-        given.unwrap_or(if std::io::stdout().is_terminal() { Self::Table } else { Self::Jsonl })
-    }
-}
-
 /// Empties the terminal; what is printed next is at its top.
 pub(super) fn clear_screen() {
     let _ = write!(std::io::stdout(), "\x1b[H\x1b[2J");
@@ -42,8 +38,13 @@ pub(super) fn print(text: &str) -> Result<(), Fatal> {
     match writeln!(std::io::stdout().lock(), "{text}") {
         // The reader closed the pipe (`| head`): stop writing.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
-        written => written.map_err(|error| Reason::Failure.because(error)),
+        written => written.or_fatal(Reason::Failure),
     }
+}
+
+/// Writes a file.
+pub(super) fn write_file(path: &Path, text: &str) -> Result<(), Fatal> {
+    std::fs::write(path, text).map_err(|error| fatal!(State, "cannot write {}: {error}", path.display()))
 }
 
 /// Formats an expected count, however small.
@@ -51,51 +52,92 @@ pub(super) fn expected(count: f64) -> String {
     if count == 0.0 || count >= 0.01 { format!("{count:.2}") } else { format!("{count:.0e}") }
 }
 
-/// Prints one JSON value over several lines or, as JSON lines, on one.
-pub(super) fn print_json(value: &Value, format: Format) -> Result<(), Fatal> {
+/// Prints a value as JSON, with members in the order of their names: over several lines or, as JSON lines, on one.
+pub(super) fn print_json(value: &(impl Serialize + ?Sized), format: Format) -> Result<(), Fatal> {
+    let value = json!(value);
     match format {
         Format::Jsonl => print(&value.to_string()),
         Format::Table | Format::Json => print(&format!("{value:#}")),
     }
 }
 
-/// Prints a list: below headings for people, as one document or line by line for programs.
-pub(super) fn print_list(
+/// Prints a report: `text` for people, the report itself for programs.
+pub(super) fn print_report(
     format: Format,
-    heads: &[&str],
-    rows: &[Vec<String>],
-    objects: Vec<Value>,
+    report: &impl Serialize,
+    text: impl FnOnce() -> String,
+) -> Result<(), Fatal> {
+    if format == Format::Table { print(&text()) } else { print_json(report, format) }
+}
+
+/// Prints several reports: the text of each for people, one document or one line each for programs.
+pub(super) fn print_each<T>(
+    format: Format,
+    items: &[T],
+    text: impl Fn(&T) -> String,
+    json: impl Fn(&T) -> Value,
 ) -> Result<(), Fatal> {
     match format {
-        Format::Table => print(&table(heads, rows)),
-        Format::Json => print_json(&Value::Array(objects), format),
-        Format::Jsonl => objects.iter().try_for_each(|object| print_json(object, format)),
+        Format::Table => items.iter().try_for_each(|item| print(&text(item))),
+        Format::Json => print_json(&items.iter().map(json).collect::<Value>(), format),
+        Format::Jsonl => items.iter().try_for_each(|item| print_json(&json(item), format)),
     }
+}
+
+/// Prints a list: a row of each item below headings for people, one document or one line each for programs.
+pub(super) fn print_list<T, R: AsRef<[String]>>(
+    format: Format,
+    heads: &[&str],
+    items: &[T],
+    row: impl Fn(&T) -> R,
+    json: impl Fn(&T) -> Value,
+) -> Result<(), Fatal> {
+    if format == Format::Table {
+        return print(&table(heads, &items.iter().map(row).collect::<Vec<_>>()));
+    }
+    print_each(format, items, |_| String::new(), json)
 }
 
 /// Lays rows out in columns below headings.
-pub(super) fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
+pub(super) fn table(heads: &[&str], rows: &[impl AsRef<[String]>]) -> String {
     let heads = heads.iter().map(|head| (*head).to_owned()).collect();
-    columns(&std::iter::once(heads).chain(rows.iter().cloned()).collect::<Vec<_>>())
+    columns(&std::iter::once(heads).chain(rows.iter().map(|row| row.as_ref().to_vec())).collect::<Vec<_>>())
+}
+
+/// Rows of a name and a text.
+#[derive(Default)]
+pub(super) struct NamedRows(Vec<[String; 2]>);
+
+impl NamedRows {
+    /// Adds a row.
+    pub(super) fn add(&mut self, name: &str, text: impl Into<String>) {
+        self.0.push([name.to_owned(), text.into()]);
+    }
+
+    /// Lays the rows out in columns.
+    pub(super) fn text(&self) -> String {
+        columns(&self.0)
+    }
+
+    /// Lays the rows out in columns, indented below a heading.
+    pub(super) fn below(&self, heading: &str) -> String {
+        format!("{heading}\n  {}", self.text().replace('\n', "\n  "))
+    }
 }
 
 /// Lays rows out in columns, two blanks apart; the last column is not padded.
-pub(super) fn columns(rows: &[Vec<String>]) -> String {
-    let mut widths: Vec<usize> = Vec::new();
-    for row in rows {
-        for (column, cell) in row.iter().enumerate() {
-            let width = shown(cell).width();
-            match widths.get_mut(column) {
-                Some(widest) => *widest = width.max(*widest),
-                None => widths.push(width),
-            }
-        }
-    }
-    let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).map(|(cell, &width)| filled(cell, width));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+pub(super) fn columns(rows: &[impl AsRef<[String]>]) -> String {
+    let column = |number: usize| rows.iter().filter_map(move |row| row.as_ref().get(number));
+    let number = rows.iter().map(|row| row.as_ref().len()).max().unwrap_or(0);
+    let width = |number: usize| column(number).map(|cell| shown(cell).width()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..number).map(width).collect();
+    rows.iter().map(|row| joined(row.as_ref().iter().zip(widths.iter().copied()))).collect::<Vec<_>>().join("\n")
+}
+
+/// Joins the cells of a row, each padded to the width of its column.
+fn joined<'c>(cells: impl Iterator<Item = (&'c String, usize)>) -> String {
+    let cells: Vec<String> = cells.map(|(cell, width)| filled(cell, width)).collect();
+    cells.join("  ").trim_end().to_owned()
 }
 
 /// Returns what is shown of a cell. Ids come from pages: without control characters they say nothing to the terminal.
@@ -117,21 +159,25 @@ pub(super) struct StreamedTable {
 impl StreamedTable {
     /// Prints the headings. Each column is given with its minimum width.
     pub(super) fn begin(columns: &[(&str, usize)]) -> Result<Self, Fatal> {
-        let mut growing = Self { widths: columns.iter().map(|(_, width)| *width).collect() };
-        let heads: Vec<String> = columns.iter().map(|(head, _)| (*head).to_owned()).collect();
+        let (heads, widths): (Vec<String>, _) =
+            columns.iter().map(|(head, width)| ((*head).to_owned(), *width)).unzip();
+        let mut growing = Self { widths };
         print(&growing.line(&heads))?;
         Ok(growing)
     }
 
     /// Lays out the next row.
     pub(super) fn line(&mut self, row: &[String]) -> String {
-        let mut cells = Vec::new();
-        for (cell, width) in row.iter().zip(&mut self.widths) {
+        joined(row.iter().zip(&mut self.widths).map(|(cell, width)| {
             *width = shown(cell).width().max(*width);
-            cells.push(filled(cell, *width));
-        }
-        cells.join("  ").trim_end().to_owned()
+            (cell, *width)
+        }))
     }
+}
+
+/// Returns a text member of an object; `-` if there is none.
+pub(super) fn member(object: &Value, name: &str) -> String {
+    object[name].as_str().unwrap_or("-").to_owned()
 }
 
 /// Units of time from the largest, in milliseconds.
@@ -139,15 +185,7 @@ const UNITS: [(&str, u64); 4] = [("d", 86_400_000), ("h", 3_600_000), ("min", 60
 
 /// Writes a count with thousands separators: `1,234,567`.
 pub(super) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    HumanCount(number).to_string()
 }
 
 /// Writes a time as `2026-09-01T00:00:00Z`; empty if it is outside the calendar.
@@ -158,22 +196,14 @@ pub(super) fn time(time: Timestamp) -> String {
 /// Writes a duration in its two largest units: `3 d 6 h`, `24 min 37 s`, `13 s`, `939 ms`.
 pub(super) fn span(span: Duration) -> String {
     let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-    if millis < 1000 {
-        return format!("{millis} ms");
-    }
-    let mut left = millis;
-    let mut parts = Vec::new();
-    for (name, unit) in UNITS {
+    let mut units = UNITS.into_iter().skip_while(|(_, unit)| millis < *unit);
+    let Some((name, unit)) = units.next() else { return format!("{millis} ms") };
+    let (number, rest) = (millis / unit, millis % unit);
+    match units.next() {
         // The second unit is the next smaller one, or there is none: a day and seven seconds are written as a day.
-        if parts.len() == 2 || (parts.len() == 1 && left < unit) {
-            break;
-        }
-        if left >= unit {
-            parts.push(format!("{} {name}", left / unit));
-            left %= unit;
-        }
+        Some((second, unit)) if rest >= unit => format!("{number} {name} {} {second}", rest / unit),
+        Some(_) | None => format!("{number} {name}"),
     }
-    parts.join(" ")
 }
 
 /// Writes an age in milliseconds as [`span`] does, with its sign if it is negative.
@@ -208,17 +238,16 @@ pub(super) fn as_json(problems: &[Problem], warnings: &[Problem]) -> Value {
 }
 
 fn one(problem: &Problem) -> Value {
-    let mut value = json!({"key": problem.path, "message": problem.message, "meant": problem.hint()});
-    let place = match &problem.origin {
+    let mut value = match &problem.origin {
         Origin::Default => json!({"source": "default"}),
         Origin::File { name, line, column } => json!({"source": "file", "file": name, "line": line, "column": column}),
         Origin::Variable(name) => json!({"source": "variable", "variable": name}),
         Origin::Set => json!({"source": "set"}),
     };
-    if let (Value::Object(value), Value::Object(place)) = (&mut value, place) {
-        value.extend(place);
-        value.retain(|_, field| !field.is_null() && field != "");
-    }
+    value["key"] = problem.path.as_str().into();
+    value["message"] = problem.message.as_str().into();
+    value["meant"] = problem.hint().into();
+    value.as_object_mut().into_iter().for_each(|value| value.retain(|_, field| !field.is_null() && field != ""));
     value
 }
 

@@ -12,17 +12,34 @@ use clap::builder::TypedValueParser;
 
 use super::help::one_of;
 use crate::config::settings::Settings;
-use crate::error::{Fatal, Reason};
+use crate::deduplicator::{Deduplicator, DeduplicatorSettings};
+use crate::error::{Fatal, OrFatal, Reason, fatal};
 use crate::fingerprint::{Fingerprinter, Inspection};
 use crate::process::shielded;
 use crate::processing::lines::{self, Line};
-use crate::record::{EventTime, Fields, Format, InputSettings, RawRecord, Reject, Rejection};
+use crate::protocol::Rules;
+use crate::record::{EventTime, Fields, Format, InputSettings, RawRecord, Reject, Rejection, Timestamp};
 use crate::text::{self, Analyzer};
 
 /// Reads a page. A panic in the text work rejects the page without revealing its text.
 pub(super) fn guarded<T>(read: impl FnOnce() -> Result<T, Rejection>) -> Result<T, Rejection> {
     let panicked = || Err(Rejection::new(Reject::TextPanic, "the text work panicked on this page"));
     shielded(read).unwrap_or_else(panicked)
+}
+
+/// Creates what reads pages by these settings of records.
+pub(super) fn fingerprinter(record: &InputSettings, settings: &Settings) -> Result<Fingerprinter, Fatal> {
+    Fingerprinter::new(record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN).or_fatal(Reason::Config)
+}
+
+/// Creates what judges pages of one partition by these rules, whatever time they claim.
+pub(super) fn deduplicator(rules: Rules) -> Deduplicator {
+    Deduplicator::new(DeduplicatorSettings {
+        rules,
+        event_time: EventTime::Record,
+        partitions: NonZeroUsize::MIN,
+        clock: Timestamp::from_millis(i64::MAX / 2),
+    })
 }
 
 /// The place of a page: `FILE`, `FILE:LINE`, or `-` for standard input. A WARC record counts as one line.
@@ -74,7 +91,8 @@ pub(super) fn format() -> impl TypedValueParser<Value = Format> {
 /// Reads pages of any format by the settings in effect.
 #[derive(Debug)]
 pub struct PageReader {
-    settings: Settings,
+    /// The settings in effect.
+    pub(super) settings: Settings,
     readers: HashMap<Format, Fingerprinter>,
 }
 
@@ -83,12 +101,6 @@ impl PageReader {
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self { settings, readers: HashMap::new() }
-    }
-
-    /// Returns the settings in effect.
-    #[must_use]
-    pub const fn settings(&self) -> &Settings {
-        &self.settings
     }
 
     /// Reads the page at a place. Without a format, the extension decides (`.txt`, `.html`, `.htm`; `.warc`, `.wet`, also
@@ -107,7 +119,7 @@ impl PageReader {
                 Format::Warc if place.line.is_none() => "; one record of a file is FILE:NUMBER",
                 Format::Avro | Format::Protobuf | Format::JsonSchema | Format::Text | Format::Html | Format::Warc => "",
             };
-            Reason::Input.because(anyhow::anyhow!("{place}: {rejection}{way_out}"))
+            fatal!(Input, "{place}: {rejection}{way_out}")
         })
     }
 
@@ -119,12 +131,10 @@ impl PageReader {
     pub fn fetch(&self, place: &Place, format: Option<Format>) -> Result<(Vec<u8>, Format), Fatal> {
         let format = format.unwrap_or_else(|| self.format_of(place));
         let Some(number) = place.line else {
-            let bytes = whole_file(&place.path).map_err(|error| {
-                Reason::Input.because(anyhow::Error::from(error).context(format!("cannot read {place}")))
-            })?;
+            let bytes = whole_file(&place.path).map_err(|error| fatal!(Input, "cannot read {place}: {error}"))?;
             return Ok((bytes, format));
         };
-        let refused = |why: String| Reason::Input.because(anyhow::anyhow!("{place}: {why}"));
+        let refused = |why: String| fatal!(Input, "{place}: {why}");
         let line = self.line(&place.path, number)?;
         let line = line.ok_or_else(|| refused("there is no such line, or it is blank".to_owned()))?;
         line.record().map_err(|rejection| refused(rejection.to_string()))?;
@@ -135,10 +145,10 @@ impl PageReader {
     fn line(&self, path: &Path, number: NonZeroUsize) -> Result<Option<Line>, Fatal> {
         let number = i64::try_from(number.get()).unwrap_or(i64::MAX);
         let opened = lines::open(&[path.to_owned()], self.settings.record.max_document);
-        let (inputs, _) = opened.map_err(|error| Reason::Input.because(error))?;
+        let (inputs, _) = opened.or_fatal(Reason::Input)?;
         for mut input in inputs {
             loop {
-                let lines = input.batch().map_err(|error| Reason::Input.because(error))?;
+                let lines = input.batch().or_fatal(Reason::Input)?;
                 let Some(last) = lines.last() else { break };
                 if last.source.offset >= number {
                     return Ok(lines.into_iter().find(|line| line.source.offset == number));
@@ -176,7 +186,7 @@ impl PageReader {
     pub fn reread(&self, normal: &str, text: &text::Settings) -> Result<Inspection, Fatal> {
         let record = RawRecord { key: None, value: Some(normal.as_bytes()), headers: &() };
         let reader = reader(&self.settings, Format::Text, text)?;
-        guarded(|| reader.inspect(&record)).map_err(|rejection| Reason::Failure.because(anyhow::anyhow!("{rejection}")))
+        guarded(|| reader.inspect(&record)).map_err(|rejection| fatal!(Failure, "{rejection}"))
     }
 
     fn format_of(&self, place: &Place) -> Format {
@@ -211,8 +221,7 @@ fn reader(settings: &Settings, format: Format, text: &text::Settings) -> Result<
         };
         InputSettings { format, fields, event_time: EventTime::Record, ..configured.clone() }
     };
-    Fingerprinter::new(&input, text, &settings.fingerprint, NonZeroUsize::MIN)
-        .map_err(|error| Reason::Config.because(error))
+    Fingerprinter::new(&input, text, &settings.fingerprint, NonZeroUsize::MIN).or_fatal(Reason::Config)
 }
 
 fn whole_file(path: &Path) -> std::io::Result<Vec<u8>> {

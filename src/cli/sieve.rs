@@ -6,28 +6,28 @@
 mod pool;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::Value;
 
 use super::Global;
-use super::output::{self, Format, StreamedTable};
+use super::output::{self, Format, StreamedTable, member};
 use super::progress_bar::ProgressDisplay;
+use super::verdict::nearness;
+use crate::clock::wall_time;
 use crate::config::Purpose;
-use crate::config::settings::{OnBadRecord, Settings};
+use crate::config::settings::OnBadRecord;
 use crate::deduplicator::{Deduplicator, DeduplicatorSettings, LineVerdict, PageResult, Route, place_of};
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, OrFatal, Reason, fatal};
 use crate::fingerprint::Fingerprinter;
 use crate::processing::lines::{self, Line, is_stdin, without_byte_order_mark};
 use crate::protocol::VerdictKind;
-use crate::record::{FieldPath, Reject, Rejection, Timestamp};
+use crate::record::{FieldPath, Reject, Rejection};
 
 /// Arguments of `sieve`.
 #[derive(Clone, Debug, Default, Args)]
@@ -69,29 +69,22 @@ pub fn sieve(args: &SieveArgs, global: &Global) -> Result<(), Fatal> {
     lines::hold(settings.record.format)?;
     let partitions = settings.log_partitions();
     let reader = Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, partitions)
-        .map_err(|error| Reason::Config.because(error))?;
-    let (inputs, size) =
-        lines::open(&args.files, settings.record.max_document).map_err(|error| Reason::Input.because(error))?;
-    let mut routes = if args.is_routing() {
-        let [unique, duplicate, dead] = [&args.unique, &args.duplicate, &args.dead].map(Option::as_deref);
-        Routes::files(&args.files, unique, duplicate, dead)?
-    } else {
-        Routes::verdicts(global.output)?
-    };
+        .or_fatal(Reason::Config)?;
+    let (inputs, size) = lines::open(&args.files, settings.record.max_document).or_fatal(Reason::Input)?;
+    let mut routes = if args.is_routing() { Routes::files(args)? } else { Routes::verdicts(global.output)? };
     let mut progress = Progress::new(size, args.is_routing(), reader.id_path().cloned());
     let mut sieve = Deduplicator::new(DeduplicatorSettings {
         rules: settings.rules_of_one_index(),
         event_time: settings.record.event_time,
         partitions,
-        clock: wall_clock(),
+        // Files have no broker whose clock could bound the times that pages claim.
+        clock: wall_time(),
     });
-    let mut readers = Readers::Listen;
-    let outcome = pool::in_order(inputs, &reader, threads(&settings), |next| {
-        let Some((line, reading)) = next else {
-            readers = routes.flush()?;
-            return go_on(readers);
-        };
-        let sifted = sieve.judge(line.source.clone(), reading).map_err(|error| Reason::Bug.because(error))?;
+    let threads = settings.processing.threads;
+    let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, NonZeroUsize::get)).max(1);
+    let outcome = pool::in_order(inputs, &reader, threads, |next| {
+        let Some((line, reading)) = next else { return routes.flush() };
+        let sifted = sieve.judge(line.source.clone(), reading).or_fatal(Reason::Bug)?;
         progress.note(&line, &sifted);
         if let LineVerdict::Dead(rejection) = &sifted.verdict {
             match settings.processing.on_bad_record {
@@ -102,41 +95,23 @@ pub fn sieve(args: &SieveArgs, global: &Global) -> Result<(), Fatal> {
                 }
                 OnBadRecord::DeadLetter => {}
                 OnBadRecord::Skip => return Ok(()),
-                OnBadRecord::Stop => {
-                    let place = place_of(&line.source);
-                    return Err(Reason::Failure.because(anyhow::anyhow!("{place}: {rejection}")));
-                }
+                OnBadRecord::Stop => return Err(fatal!(Failure, "{}: {rejection}", place_of(&line.source))),
             }
         }
-        readers = routes.write(&line, &sifted)?;
-        go_on(readers)
+        routes.write(&line, &sifted)
     });
-    if readers == Readers::Gone {
+    // The reader of the pipe is gone (`| head`).
+    if outcome.as_ref().is_err_and(is_closed) {
         return Ok(());
     }
-    routes.finish()?;
+    routes.finish().or_else(|fatal| if is_closed(&fatal) { Ok(()) } else { Err(fatal) })?;
     progress.finish();
     outcome
 }
 
-/// Returns an error, which ends the run, if standard output was closed. The caller does not report it as a failure.
-fn go_on(readers: Readers) -> Result<(), Fatal> {
-    match readers {
-        Readers::Listen => Ok(()),
-        Readers::Gone => Err(Reason::Failure.because(anyhow::anyhow!("standard output was closed"))),
-    }
-}
-
-fn threads(settings: &Settings) -> usize {
-    let configured = settings.processing.threads;
-    configured.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, NonZeroUsize::get)).max(1)
-}
-
-/// Returns the time of the wall clock, which limits the times that pages claim, as the clock of a broker would.
-#[expect(clippy::disallowed_methods, reason = "files have no broker whose clock could bound their times")]
-fn wall_clock() -> Timestamp {
-    let since = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_millis(0).plus(since)
+/// Returns whether the output failed because it has no reader any more.
+fn is_closed(fatal: &Fatal) -> bool {
+    fatal.cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// The outputs of one run.
@@ -170,15 +145,6 @@ struct Output {
     writer: BufWriter<Box<dyn Write>>,
 }
 
-/// Whether the output still has a reader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Readers {
-    /// Continue.
-    Listen,
-    /// The reader of the pipe is gone: stop.
-    Gone,
-}
-
 impl Routes {
     /// Writes verdicts to standard output; as lines of JSON unless another format is requested.
     fn verdicts(format: Option<Format>) -> Result<Self, Fatal> {
@@ -192,73 +158,59 @@ impl Routes {
 
     /// Opens the files that are named, `-` for standard output. A file must not be an input or another output, which
     /// would be truncated.
-    fn files(
-        inputs: &[PathBuf],
-        unique: Option<&Path>,
-        duplicate: Option<&Path>,
-        dead: Option<&Path>,
-    ) -> Result<Self, Fatal> {
-        let mut taken: Vec<PathBuf> = inputs.iter().filter_map(|path| regular(path)).collect();
-        let mut open = |path: Option<&Path>| path.map(|path| Output::create(path, &mut taken)).transpose();
-        Ok(Self::Files { unique: open(unique)?, duplicate: open(duplicate)?, dead: open(dead)? })
+    fn files(args: &SieveArgs) -> Result<Self, Fatal> {
+        let mut taken: Vec<PathBuf> = args.files.iter().filter_map(|path| regular(path)).collect();
+        let mut open = |path: &Option<PathBuf>| path.as_ref().map(|path| Output::create(path, &mut taken)).transpose();
+        Ok(Self::Files { unique: open(&args.unique)?, duplicate: open(&args.duplicate)?, dead: open(&args.dead)? })
     }
 
     /// Writes one line to its output.
-    fn write(&mut self, line: &Line, sifted: &PageResult) -> Result<Readers, Fatal> {
+    fn write(&mut self, line: &Line, sifted: &PageResult) -> Result<(), Fatal> {
         match self {
-            Self::Verdicts(output, shape) => match shape {
-                Shape::Lines => output.write(sifted.to_line().as_bytes()),
-                Shape::Document(has_begun) => {
-                    let before = if std::mem::replace(has_begun, true) { "," } else { "[" };
-                    output.write(format!("{before}{}", sifted.to_line()).as_bytes())
-                }
-                Shape::Table(table) => {
-                    let row = row(&serde_json::from_str(&sifted.to_line()).unwrap_or_default());
-                    output.write(table.line(&row).as_bytes())
-                }
-            },
+            Self::Verdicts(output, shape) => {
+                let line = sifted.to_line();
+                let line = match shape {
+                    Shape::Lines => line,
+                    Shape::Document(has_begun) => {
+                        let before = if std::mem::replace(has_begun, true) { "," } else { "[" };
+                        format!("{before}{line}")
+                    }
+                    Shape::Table(table) => table.line(&row(&serde_json::from_str(&line).unwrap_or_default())),
+                };
+                output.write(line.as_bytes())
+            }
             Self::Files { unique, duplicate, dead } => {
                 let output = match sifted.verdict.route() {
                     Route::Unique => unique,
                     Route::Duplicate => duplicate,
                     Route::Dead => dead,
                 };
-                match output {
-                    Some(output) => {
-                        let bytes = line.bytes.strip_suffix(b"\n").unwrap_or(&line.bytes);
-                        // Leave out a byte order mark: in the middle of a file it would be an error.
-                        output.write(without_byte_order_mark(bytes))
-                    }
-                    None => Ok(Readers::Listen),
-                }
+                let Some(output) = output else { return Ok(()) };
+                let bytes = line.bytes.strip_suffix(b"\n").unwrap_or(&line.bytes);
+                // Leave out a byte order mark: in the middle of a file it would be an error.
+                output.write(without_byte_order_mark(bytes))
             }
         }
     }
 
     /// Ends documents and flushes all outputs.
-    fn finish(&mut self) -> Result<Readers, Fatal> {
+    fn finish(&mut self) -> Result<(), Fatal> {
         if let Self::Verdicts(output, Shape::Document(has_begun)) = self {
-            let written = output.write(if *has_begun { b"]" } else { b"[]" });
-            if written? == Readers::Gone {
-                return Ok(Readers::Gone);
-            }
+            output.write(if *has_begun { b"]" } else { b"[]" })?;
         }
         self.flush()
     }
 
     /// Flushes all outputs.
-    fn flush(&mut self) -> Result<Readers, Fatal> {
+    fn flush(&mut self) -> Result<(), Fatal> {
         let outputs = match self {
             Self::Verdicts(output, _) => [Some(output), None, None],
             Self::Files { unique, duplicate, dead } => [unique.as_mut(), duplicate.as_mut(), dead.as_mut()],
         };
-        for output in outputs.into_iter().flatten() {
+        outputs.into_iter().flatten().try_for_each(|output| {
             let flushed = output.writer.flush();
-            if output.readers_after(flushed)? == Readers::Gone {
-                return Ok(Readers::Gone);
-            }
-        }
-        Ok(Readers::Listen)
+            output.written(flushed)
+        })
     }
 }
 
@@ -266,14 +218,10 @@ impl Routes {
 const HEADS: [(&str, usize); 5] = [("PAGE", 16), ("VERDICT", 8), ("NEARNESS", 8), ("ORIGINAL", 16), ("ID", 2)];
 
 /// A verdict line as a row.
-fn row(line: &Value) -> Vec<String> {
-    let text = |key: &str| line[key].as_str().map(str::to_owned);
-    let number = |sign: &str, key: &str| line[key].as_f64().map(|number| format!("{sign}={number}"));
-    let nearness = number("c", "containment").or_else(|| number("d", "distance")).or_else(|| number("s", "similarity"));
-    let original = text("match").or_else(|| text("reason"));
-    [text("source"), text("verdict"), nearness, original, text("id")]
-        .map(|cell| cell.unwrap_or_else(|| "-".to_owned()))
-        .to_vec()
+fn row(line: &Value) -> [String; 5] {
+    let original = if line["match"].is_null() { "reason" } else { "match" };
+    let nearness = nearness(line).unwrap_or_else(|| "-".to_owned());
+    [member(line, "source"), member(line, "verdict"), nearness, member(line, original), member(line, "id")]
 }
 
 impl Output {
@@ -287,32 +235,22 @@ impl Output {
         }
         let name = path.display().to_string();
         if regular(path).is_some_and(|path| taken.contains(&path)) {
-            return Err(
-                Reason::Usage.because(anyhow::anyhow!("{name} is an input or another output: it would be emptied"))
-            );
+            return Err(fatal!(Usage, "{name} is an input or another output: it would be emptied"));
         }
-        let file = File::create(path).map_err(|error| {
-            Reason::State.because(anyhow::Error::from(error).context(format!("cannot create {name}")))
-        })?;
+        let file = File::create(path).map_err(|error| fatal!(State, "cannot create {name}: {error}"))?;
         taken.extend(regular(path));
         Ok(Self { name, writer: BufWriter::with_capacity(1 << 18, Box::new(file)) })
     }
 
     /// Writes one line and a line break, which the last line of a file may lack.
-    fn write(&mut self, line: &[u8]) -> Result<Readers, Fatal> {
+    fn write(&mut self, line: &[u8]) -> Result<(), Fatal> {
         let written = self.writer.write_all(line).and_then(|()| self.writer.write_all(b"\n"));
-        self.readers_after(written)
+        self.written(written)
     }
 
-    fn readers_after(&self, written: io::Result<()>) -> Result<Readers, Fatal> {
-        match written {
-            Ok(()) => Ok(Readers::Listen),
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Readers::Gone),
-            Err(error) => {
-                let cause = anyhow::Error::from(error).context(format!("cannot write to {}", self.name));
-                Err(Reason::State.because(cause))
-            }
-        }
+    fn written(&self, written: io::Result<()>) -> Result<(), Fatal> {
+        let failed = |error| anyhow::Error::from(error).context(format!("cannot write to {}", self.name));
+        written.map_err(failed).or_fatal(Reason::State)
     }
 }
 
@@ -341,13 +279,17 @@ struct Progress {
 impl Progress {
     /// Starts counting towards `size` bytes, if known. The first page without an id at `id` is logged. Dead letters are logged here if no verdict line names them.
     fn new(size: Option<u64>, shows_dead_letters: bool, id: Option<FieldPath>) -> Self {
+        let template = match size {
+            Some(_) => "sieve {bar:28} {percent:>3} %  {bytes}/{total_bytes}  {bytes_per_sec}  {msg}  left {eta}",
+            None => "sieve {spinner} {bytes}  {bytes_per_sec}  {msg}",
+        };
         Self {
             pages: 0,
             bytes: 0,
             size,
             verdicts: BTreeMap::new(),
             reasons: BTreeMap::new(),
-            display: ProgressDisplay::new(size, template(size)),
+            display: ProgressDisplay::new(size, template),
             shows_dead_letters,
             id,
             without_id: 0,
@@ -398,12 +340,8 @@ impl Progress {
     /// Returns the summary.
     fn finish(self) {
         self.display.finish();
-        let mut reasons = String::new();
-        for (reason, count) in &self.reasons {
-            let gap = if reasons.is_empty() { "" } else { ", " };
-            // Writing to a string cannot fail.
-            let _ = write!(reasons, "{gap}{reason} {count}");
-        }
+        let reasons: Vec<String> = self.reasons.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+        let reasons = reasons.join(", ");
         if self.display.bar().is_some() {
             let shown: Vec<String> =
                 self.verdicts.iter().map(|(name, count)| format!("{name} {}", output::count(*count))).collect();
@@ -422,12 +360,5 @@ impl Progress {
             target: "dupgate::cli",
             pages = self.pages, unique, update, template, exact, near, dead_letter, reasons, without_id, "sieved"
         );
-    }
-}
-
-const fn template(size: Option<u64>) -> &'static str {
-    match size {
-        Some(_) => "sieve {bar:28} {percent:>3} %  {bytes}/{total_bytes}  {bytes_per_sec}  {msg}  left {eta}",
-        None => "sieve {spinner} {bytes}  {bytes_per_sec}  {msg}",
     }
 }

@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use super::Global;
 use super::instance::{Address, get, reachable};
-use super::output::{Format, age, clear_screen, columns, count, print, print_json, span};
+use super::output::{Format, NamedRows, age, clear_screen, count, print, print_report, span};
 use crate::clock::Clock;
 use crate::config::{Purpose, load};
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, OrFatal, Reason, fatal};
 use crate::telemetry::labels::{LabelValue, VerdictLabel};
 
 /// Arguments of `status`.
@@ -48,13 +48,12 @@ pub fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
     };
     if args.ready {
         let (status, body) = get(&address, "/readyz")?;
-        return if status == 200 {
-            print("ready")
-        } else {
-            Err(Reason::Failure.because(anyhow::anyhow!("not ready: {}", body.trim().replace('\n', "; "))))
+        return match status {
+            200 => print("ready"),
+            _ => Err(fatal!(Failure, "not ready: {}", body.trim().replace('\n', "; "))),
         };
     }
-    let format = Format::or_usual(global.output);
+    let format = global.format();
     let mut before: Option<Value> = None;
     let ticks = tick(args.every.max(Duration::from_millis(100)));
     let clock = Clock::start();
@@ -76,35 +75,29 @@ pub fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
                     Format::Table => print(&text)?,
                     Format::Json | Format::Jsonl => super::note(&text),
                 }
-                if ticks.recv().is_err() {
-                    return Ok(());
-                }
+                // The ticker lives as long as this loop.
+                let _ = ticks.recv();
                 continue;
             }
             Err(fatal) => return Err(fatal),
         };
         if status != 200 {
-            let why = format!("/status answers {status}: is that http.listen, or the address of another listener?");
-            return Err(Reason::Failure.because(anyhow::anyhow!(why)));
+            return Err(fatal!(
+                Failure,
+                "/status answers {status}: is that http.listen, or the address of another listener?"
+            ));
         }
         gone_since = None;
-        let page = serde_json::from_str(&body).map_err(|error| Reason::Failure.because(error))?;
-        match format {
-            Format::Table => {
-                if args.watch && is_screen {
-                    clear_screen();
-                }
-                print(&columns(&rows(&page, before.as_ref())))?;
-            }
-            Format::Json | Format::Jsonl => print_json(&page, format)?,
+        let page = serde_json::from_str(&body).or_fatal(Reason::Failure)?;
+        if args.watch && is_screen && format == Format::Table {
+            clear_screen();
         }
+        print_report(format, &page, || rows(&page, before.as_ref()).text())?;
         if !args.watch {
             return Ok(());
         }
         before = Some(page);
-        if ticks.recv().is_err() {
-            return Ok(());
-        }
+        let _ = ticks.recv();
     }
 }
 
@@ -143,79 +136,70 @@ fn rate(page: &Value, before: Option<&Value>) -> Option<String> {
 /// Maximum number of logs whose judges get a separate line.
 const MAX_JUDGES: usize = 8;
 
-fn rows(page: &Value, before: Option<&Value>) -> Vec<Vec<String>> {
+fn rows(page: &Value, before: Option<&Value>) -> NamedRows {
     let word = |name: &str| page[name].as_str().filter(|text| !text.is_empty()).unwrap_or("-");
+    let list = |name: &str| page[name].as_array().into_iter().flatten();
+    let words = |name: &str| list(name).filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
     let ago = |name: &str, otherwise: &str| {
         page[name].as_i64().map_or_else(|| otherwise.to_owned(), |ms| format!("{} ago", age(ms.max(0))))
     };
-    let mut rows = Vec::new();
-    let mut row = |name: &str, text: String| rows.push(vec![name.to_owned(), text]);
+    let mut rows = NamedRows::default();
     let uptime = page["uptime_ms"].as_i64().map(|ms| format!("  up {}", age(ms))).unwrap_or_default();
-    row("dupgate", format!("{}  instance {}{uptime}", word("version"), word("instance_id")));
-    row("settings", format!("mode {}  scheme {}  config {}", word("mode"), word("scheme"), word("config_hash")));
-    row("ready", if page["ready"] == true { "yes".to_owned() } else { "NO".to_owned() });
-    for text in page["waits_for"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        row("", text.to_owned());
-    }
+    rows.add("dupgate", format!("{}  instance {}{uptime}", word("version"), word("instance_id")));
+    rows.add("settings", format!("mode {}  scheme {}  config {}", word("mode"), word("scheme"), word("config_hash")));
+    rows.add("ready", if page["ready"] == true { "yes" } else { "NO" });
+    list("waits_for").filter_map(Value::as_str).for_each(|text| rows.add("", text));
     let pages = sum(page, "documents");
     let duplicates: u64 = VerdictLabel::duplicates().map(|verdict| count_of(&page["documents"], verdict.name())).sum();
     let share = if pages > 0 { format!(", {} duplicates", percent(duplicates, pages)) } else { String::new() };
     let rate = rate(page, before).map(|rate| format!(", {rate}")).unwrap_or_default();
-    row("pages", format!("{}{share}{rate}", count(pages)));
-    let by_verdict: Vec<String> = counts_of(page, "documents")
-        .iter()
-        .filter(|(_, pages)| *pages > 0)
-        .map(|(verdict, pages)| format!("{verdict} {}", count(*pages)))
-        .collect();
+    rows.add("pages", format!("{}{share}{rate}", count(pages)));
+    let by_verdict = counts_of(page, "documents").into_iter().filter(|(_, pages)| *pages > 0);
+    let by_verdict: Vec<String> = by_verdict.map(|(verdict, pages)| format!("{verdict} {}", count(pages))).collect();
     if !by_verdict.is_empty() {
-        row("", by_verdict.join("  "));
+        rows.add("", by_verdict.join("  "));
     }
-    let reasons: Vec<&Value> = page["dead_letter_reasons"].as_array().into_iter().flatten().collect();
-    let held: u64 = reasons.iter().map(|reason| count_of(reason, "held")).sum();
+    let held: u64 = list("dead_letter_reasons").map(|reason| count_of(reason, "held")).sum();
     let held = if held > 0 { format!(", {} held back", count(held)) } else { String::new() };
-    row("dead letters", format!("{}{held}", count(count_of(page, "dead_letters"))));
-    for reason in reasons {
-        let text = |name: &str| reason[name].as_str().unwrap_or_default();
+    rows.add("dead letters", format!("{}{held}", count(count_of(page, "dead_letters"))));
+    for reason in list("dead_letter_reasons") {
+        let [name, why, example] = ["reason", "why", "example"].map(|name| reason[name].as_str().unwrap_or_default());
         let records = count(count_of(reason, "delivered") + count_of(reason, "held"));
-        row("", format!("{} {records}: {}, last at {}", text("reason"), text("why"), text("example")));
+        rows.add("", format!("{name} {records}: {why}, last at {example}"));
     }
-    let topics: Vec<&str> = page["topics"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let topics = if topics.is_empty() { String::new() } else { format!(" of {}", topics.join(", ")) };
-    let paused: Vec<&str> = page["paused"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let paused = if paused.is_empty() { String::new() } else { format!(", PAUSED ({})", paused.join(", ")) };
-    let partitions = count(sum(page, "assigned_partitions"));
-    row("input", format!("{partitions} partitions{topics}, lag {}{paused}", count(count_of(page, "lag"))));
-    row("group", word("group").to_owned());
+    let topics = Some(words("topics")).filter(|topics| !topics.is_empty());
+    let topics = topics.map(|topics| format!(" of {topics}")).unwrap_or_default();
+    let paused = Some(words("paused")).filter(|paused| !paused.is_empty());
+    let paused = paused.map(|paused| format!(", PAUSED ({paused})")).unwrap_or_default();
+    let (partitions, lag) = (count(sum(page, "assigned_partitions")), count(count_of(page, "lag")));
+    rows.add("input", format!("{partitions} partitions{topics}, lag {lag}{paused}"));
+    rows.add("group", word("group"));
     if let Some(ms) = page["pending_verdicts_ms"].as_i64().filter(|ms| *ms >= 2000) {
-        row("verdicts", format!("the oldest request has waited for its verdict for {}", age(ms)));
+        rows.add("verdicts", format!("the oldest request has waited for its verdict for {}", age(ms)));
     }
-    row("last commit", ago("last_commit_age_ms", "none since the start"));
+    rows.add("last commit", ago("last_commit_age_ms", "none since the start"));
     let judges = counts_of(page, "judge");
-    let state = |active: u64| if active > 0 { "active" } else { "standby" };
     if judges.len() > MAX_JUDGES {
         let active = judges.iter().filter(|(_, active)| *active > 0).count();
-        row("judges", format!("{active} active, {} standby", judges.len() - active));
+        rows.add("judges", format!("{active} active, {} standby", judges.len() - active));
     } else {
-        judges.iter().for_each(|(log, active)| row(&format!("judge {log}"), state(*active).to_owned()));
+        for (log, active) in &judges {
+            rows.add(&format!("judge {log}"), if *active > 0 { "active" } else { "standby" });
+        }
     }
     if !judges.is_empty() {
         let (memory, limit) = (count_of(page, "index_memory_bytes"), count_of(page, "index_memory_limit_bytes"));
         let fill = if limit > 0 { format!(", {} of its memory", percent(memory, limit)) } else { String::new() };
         let window =
             page["effective_window_ms"].as_i64().map(|ms| format!(", reaches {} back", age(ms))).unwrap_or_default();
-        row("index", format!("{} originals{fill}{window}", count(count_of(page, "index_entries"))));
-        row("snapshot", ago("snapshot_age_ms", "none written since the start"));
+        rows.add("index", format!("{} originals{fill}{window}", count(count_of(page, "index_entries"))));
+        rows.add("snapshot", ago("snapshot_age_ms", "none written since the start"));
     }
-    let errors: Vec<String> = page["errors"]
-        .as_object()
-        .into_iter()
-        .flatten()
-        .flat_map(|(component, _)| {
-            counts_of(&page["errors"], component).into_iter().map(move |(kind, n)| (component, kind, n))
-        })
-        .map(|(component, kind, errors)| format!("{component} {kind} {}", count(errors)))
-        .collect();
-    row("errors", if errors.is_empty() { "0".to_owned() } else { errors.join("  ") });
+    let errors = page["errors"].as_object().into_iter().flatten().flat_map(|(component, _)| {
+        let kinds = counts_of(&page["errors"], component).into_iter();
+        kinds.map(move |(kind, errors)| format!("{component} {kind} {}", count(errors)))
+    });
+    rows.add("errors", errors.reduce(|errors, more| format!("{errors}  {more}")).unwrap_or_else(|| "0".to_owned()));
     rows
 }
 
@@ -241,7 +225,7 @@ mod tests {
             "snapshot_age_ms": null, "errors": {"log": {"corrupt": 3}},
         });
         let before = json!({"at_ms": 8000, "documents": {"unique": 6000}});
-        let shown = columns(&rows(&page, Some(&before)));
+        let shown = rows(&page, Some(&before)).text();
         for expected in [
             "dupgate       1.2.3  instance one  up 1 d 2 h\nsettings      mode route  scheme sh64-1  config abc\n",
             "ready         NO\n              restored: restoring, 40 %\n",
@@ -256,9 +240,9 @@ mod tests {
         ] {
             assert!(shown.contains(expected), "{expected}\n{shown}");
         }
-        let first = columns(&rows(&page, None));
+        let first = rows(&page, None).text();
         assert!(first.contains("pages         10,000, 25.0 % duplicates, 0/s since the start\n"), "{first}");
-        let idle = columns(&rows(&json!({"documents": {"unique": 0}}), None));
+        let idle = rows(&json!({"documents": {"unique": 0}}), None).text();
         assert!(idle.contains("pages         0\ndead letters  0\n"), "{idle}");
     }
 }

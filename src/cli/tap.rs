@@ -5,17 +5,17 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 use super::Global;
 use super::help::one_of;
 use super::instance::{Instance, in_query};
-use super::output::{Format, StreamedTable, age, print};
-use super::verdict::{Form, HEADS, cells, object, other};
+use super::output::{Format, StreamedTable, age, member, print};
+use super::verdict::{HEADS, cells, nearness, object, other};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::context;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, fatal};
 use crate::fatal::failure;
 use crate::kafka::pages::{PageBytes, Pages};
 use crate::operators::verdicts::{LogExtent, Read, read};
@@ -76,7 +76,7 @@ pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Run)?.settings;
     let names = if args.no_ids { None } else { Some(Names::open(&settings)?) };
     let extent = if args.kept { LogExtent::Kept } else { LogExtent::New };
-    let mut lines = Lines::begin(Format::or_usual(global.output), extent, names.is_some())?;
+    let mut lines = Lines::begin(global.format(), extent, names.is_some())?;
     let mut left = args.limit.unwrap_or(u64::MAX);
     let mut outcome = Ok(());
     read(&settings, extent, |news| {
@@ -98,7 +98,14 @@ pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
             outcome = match &verdict.answer {
                 Answer::Page(page) => {
                     let ids = names.as_ref().map(|names| names.of(page)).unwrap_or_default();
-                    lines.verdict(&time, page, &ids, form)
+                    let id = |source: &Source| ids.get(source).cloned();
+                    lines.print(&time, &cells(page, form, id), || {
+                        let mut object = object(page, form);
+                        id(&page.source).into_iter().for_each(|id| object["id"] = id.into());
+                        let of = page.decision.matched().and_then(|of| id(&of.source));
+                        of.into_iter().for_each(|id| object["match_id"] = id.into());
+                        object
+                    })
                 }
                 Answer::Withdrawn { source, reason } => {
                     let why = format!("({})", reason.name());
@@ -119,23 +126,21 @@ pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
 /// Prints the duplicates that a running instance reports.
 fn tap_running(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
     if let Some(verdict) = args.verdict.iter().find(|verdict| !verdict.is_duplicate()) {
-        let why = anyhow::anyhow!(
+        return Err(fatal!(
+            Usage,
             "--running offers duplicates only (exact, near), not `{}`: without it tap reads the verdict log",
             verdict.name()
-        );
-        return Err(Reason::Usage.because(why));
+        ));
     }
     let settings = global.start(Purpose::Sieve)?.settings;
     let Some(running) = args.instance.of(&settings)? else { return Ok(()) };
-    let mut lines = Lines::begin(Format::or_usual(global.output), LogExtent::New, true)?;
+    let mut lines = Lines::begin(global.format(), LogExtent::New, true)?;
     let mut left = args.limit.unwrap_or(u64::MAX);
     if left == 0 {
         return Ok(());
     }
-    let query = format!(
-        "pairs/stream?verdict={}",
-        in_query(&args.verdict.iter().map(|verdict| verdict.name()).collect::<Vec<_>>().join(","))
-    );
+    let wanted = args.verdict.iter().map(|verdict| verdict.name()).collect::<Vec<_>>().join(",");
+    let query = format!("pairs/stream?verdict={}", in_query(&wanted));
     running.listen(&query, |pair| {
         let time = shown_time(Timestamp::from_millis(pair["at_ms"].as_i64().unwrap_or(0)), LogExtent::New);
         lines.print(&time, &pair_cells(pair), || pair_object(pair))?;
@@ -146,14 +151,8 @@ fn tap_running(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
 
 /// Returns the same row for a pair as [`cells`] returns for a verdict.
 fn pair_cells(pair: &Value) -> [String; 7] {
-    let text = |key: &str| pair[key].as_str().unwrap_or("-").to_owned();
-    let number = |key: &str| pair[key].as_f64();
-    let measure = match (number("containment"), number("distance"), number("similarity")) {
-        (Some(share), ..) => format!("c={share}"),
-        (None, Some(bits), _) => format!("d={bits}"),
-        (None, None, Some(similarity)) => format!("s={similarity}"),
-        (None, None, None) => "s=?".to_owned(),
-    };
+    let text = |name: &str| member(pair, name);
+    let measure = nearness(pair).unwrap_or_else(|| "s=?".to_owned());
     let age = age(pair["age_ms"].as_i64().unwrap_or(0));
     [text("verdict"), measure, age, text("source"), text("match"), text("id"), text("match_id")]
 }
@@ -161,33 +160,13 @@ fn pair_cells(pair: &Value) -> [String; 7] {
 /// Returns the same object for a pair as [`object`] returns for a verdict, so that one reader handles both, and the
 /// differences.
 fn pair_object(pair: &Value) -> Value {
-    const SAME: [&str; 11] = [
-        "source",
-        "verdict",
-        "stage",
-        "distance",
-        "similarity",
-        "containment",
-        "match",
-        "age_ms",
-        "cluster",
-        "id",
-        "match_id",
-    ];
-    let mut object = Map::new();
-    let measures_by_sketch = pair["stage"] == "minhash";
-    for key in SAME.into_iter().chain(["differs"]) {
-        let is_of_another_stage = match key {
-            "similarity" => !measures_by_sketch,
-            "distance" => measures_by_sketch,
-            _ => false,
-        };
-        if !pair[key].is_null() && !is_of_another_stage {
-            object.insert(key.to_owned(), pair[key].clone());
-        }
+    const SAME: &str = "source verdict stage distance similarity containment match age_ms cluster id match_id differs";
+    let mut object = json!({"delivered_at_ms": pair["at_ms"]});
+    let other_measure = if pair["stage"] == "minhash" { "distance" } else { "similarity" };
+    for name in SAME.split(' ').filter(|name| *name != other_measure && !pair[*name].is_null()) {
+        object[name] = pair[name].clone();
     }
-    object.insert("delivered_at_ms".to_owned(), pair["at_ms"].clone());
-    Value::Object(object)
+    object
 }
 
 /// Formats the time of a verdict, in UTC: the time of day for new verdicts, date and time for those that the log holds.
@@ -213,16 +192,9 @@ impl Lines {
         // Ids may have any length, so only the last column may grow.
         let [verdict, nearness, age, page, original, id, original_id] = HEADS;
         let time = shown_time(Timestamp::from_millis(0), extent).len();
-        let mut columns = vec![
-            ("TIME", time),
-            (verdict, 9),
-            (nearness, 8),
-            (age, 12),
-            (page, page.len()),
-            (original, original.len()),
-        ];
+        let mut columns = vec![("TIME", time), (verdict, 9), (nearness, 8), (age, 12), (page, 0), (original, 0)];
         if has_ids {
-            columns.extend([(id, id.len()), (original_id, original_id.len())]);
+            columns.extend([(id, 0), (original_id, 0)]);
         }
         Ok(Self { table: Some(StreamedTable::begin(&columns)?) })
     }
@@ -231,27 +203,6 @@ impl Lines {
         let Some(table) = &mut self.table else { return print(&object().to_string()) };
         let row: Vec<String> = std::iter::once(time.to_owned()).chain(cells.iter().cloned()).collect();
         print(&table.line(&row))
-    }
-
-    fn verdict(
-        &mut self,
-        time: &str,
-        page: &PageVerdict,
-        ids: &BTreeMap<Source, String>,
-        form: Form,
-    ) -> Result<(), Fatal> {
-        let row = cells(page, form, |source| ids.get(source).cloned());
-        self.print(time, &row, || {
-            let mut object = object(page, form);
-            let mut put = |name: &str, source: Option<&Source>| {
-                if let Some(id) = source.and_then(|source| ids.get(source)) {
-                    object.insert(name.to_owned(), id.as_str().into());
-                }
-            };
-            put("id", Some(&page.source));
-            put("match_id", page.decision.matched().map(|of| &of.source));
-            Value::Object(object)
-        })
     }
 }
 
@@ -286,8 +237,6 @@ pub(super) fn id(decoder: &Decoder, page: &PageBytes) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

@@ -17,7 +17,7 @@ use super::page::{PageReader, Place};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::deduplicator::{LineVerdict, PairVerdict};
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, OrFatal, Reason, fatal};
 use crate::fingerprint::{Inspection, PerMille};
 use crate::protocol::{Stage, VerdictKind};
 use crate::record::{self, Reject, Rejection};
@@ -55,12 +55,6 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Creates the outcome of a case that could not be run.
-    fn unread(case: Case, fatal: &Fatal) -> Self {
-        let why = Some(fatal.to_string());
-        Self { case, got: "nothing", stage: None, near: None, refusal: None, why, unread: Some(fatal.reason) }
-    }
-
     fn passed(&self) -> bool {
         let expected = self.case.expect;
         let is_duplicate = VerdictKind::named(self.got).is_some_and(VerdictKind::is_duplicate);
@@ -81,13 +75,16 @@ pub fn test(args: &TestArgs, global: &Global) -> Result<(), Fatal> {
     for path in &args.files {
         let folder = path.parent().unwrap_or(Path::new(""));
         for case in read_cases(path)? {
-            outcomes.push(run(&case, folder, &mut page_reader).unwrap_or_else(|fatal| Outcome::unread(case, &fatal)));
+            outcomes.push(run(&case, folder, &mut page_reader).unwrap_or_else(|fatal| {
+                let (why, unread) = (Some(fatal.to_string()), Some(fatal.reason));
+                Outcome { case, got: "nothing", stage: None, near: None, refusal: None, why, unread }
+            }));
         }
     }
     let failed = outcomes.iter().filter(|outcome| !outcome.passed()).count();
-    match global.output {
-        None | Some(Format::Table) => {
-            let rows = rows(&outcomes, page_reader.settings());
+    match global.report_format() {
+        Format::Table => {
+            let rows = rows(&outcomes, &page_reader.settings);
             if !rows.is_empty() {
                 print(&table(&["RESULT", "CASE", "EXPECTED", "GOT", "WHY"], &rows))?;
             }
@@ -95,48 +92,43 @@ pub fn test(args: &TestArgs, global: &Global) -> Result<(), Fatal> {
                 print(&format!("{}: all passed", counted(outcomes.len(), "case")))?;
             }
         }
-        Some(Format::Json) => {
-            let results: Vec<Value> = outcomes.iter().map(object).collect();
-            let passed = outcomes.len() - failed;
-            print_json(&json!({"passed": passed, "failed": failed, "cases": results}), Format::Json)?;
+        Format::Json => {
+            let (cases, passed) = (outcomes.iter().map(object).collect::<Value>(), outcomes.len() - failed);
+            print_json(&json!({"passed": passed, "failed": failed, "cases": cases}), Format::Json)?;
         }
-        Some(Format::Jsonl) => {
-            outcomes.iter().map(object).try_for_each(|result| print_json(&result, Format::Jsonl))?;
-        }
+        Format::Jsonl => outcomes.iter().try_for_each(|outcome| print_json(&object(outcome), Format::Jsonl))?,
     }
     if failed == 0 {
         return Ok(());
     }
     let unread: Vec<Reason> = outcomes.iter().filter_map(|outcome| outcome.unread).collect();
-    let mut sum = format!("{} of {} not as expected", failed, counted(outcomes.len(), "case"));
-    if !unread.is_empty() {
-        sum = format!("{sum}, {} of them could not be run", unread.len());
-    }
+    let cases = counted(outcomes.len(), "case");
+    let not_run =
+        if unread.is_empty() { String::new() } else { format!(", {} of them could not be run", unread.len()) };
     // If the only failures are cases that could not be run, the settings are not at fault: report why.
     let reason = if unread.len() == failed { unread.first().copied() } else { None };
-    Err(reason.unwrap_or(Reason::Failure).because(anyhow::anyhow!(sum)))
+    let sum = anyhow::anyhow!("{failed} of {cases} not as expected{not_run}");
+    Err(reason.unwrap_or(Reason::Failure).because(sum))
 }
 
 fn run(case: &Case, folder: &Path, page_reader: &mut PageReader) -> Result<Outcome, Fatal> {
     let case = case.clone();
     let one = read(&case.one, folder, page_reader)?;
     let other = read(&case.other, folder, page_reader)?;
-    let (one, other) = match (one, other) {
-        (Ok(one), Ok(other)) => (one, other),
-        (Err(rejection), _) => {
-            return Err(Reason::Failure.because(anyhow::anyhow!("the first page is refused: {rejection}")));
-        }
-        (Ok(_), Err(rejection)) => {
+    let one = one.map_err(|rejection| fatal!(Failure, "the first page is refused: {rejection}"))?;
+    let other = match other {
+        Ok(other) => other,
+        Err(rejection) => {
             let why = Some(rejection.to_string());
             let got = LineVerdict::Dead(rejection).name();
             return Ok(Outcome { case, got, stage: None, near: None, refusal: None, why, unread: None });
         }
     };
-    let pair_verdict = PairVerdict::of(&page_reader.settings().rules, &one.reading, &other.reading);
-    let PairVerdict { verdict, refusal, .. } = pair_verdict.map_err(|error| Reason::Bug.because(error))?;
-    let near = Some(Nearness::of(&one, &other, page_reader.settings()));
+    let pair_verdict = PairVerdict::of(&page_reader.settings.rules, &one.reading, &other.reading);
+    let PairVerdict { verdict, refusal, .. } = pair_verdict.or_fatal(Reason::Bug)?;
+    let near = Some(Nearness::of(&one, &other, &page_reader.settings));
     let stage = verdict.original().map(|of| of.by.stage());
-    let why = refusal.map(|refusal| refusal.sentence(&page_reader.settings().rules));
+    let why = refusal.map(|refusal| refusal.sentence(&page_reader.settings.rules));
     Ok(Outcome { case, got: verdict.name(), stage, near, refusal, why, unread: None })
 }
 
@@ -144,7 +136,7 @@ fn read(page: &Page, folder: &Path, page_reader: &mut PageReader) -> Result<Resu
     match page {
         Page::File(path) => {
             let path = folder.join(path).display().to_string();
-            let place = Place::from_str(&path).map_err(|why| Reason::Input.because(anyhow::anyhow!(why)))?;
+            let place = Place::from_str(&path).map_err(|why| fatal!(Input, why))?;
             let (bytes, format) = page_reader.fetch(&place, None)?;
             page_reader.read(&bytes, format)
         }
@@ -158,21 +150,16 @@ fn read(page: &Page, folder: &Path, page_reader: &mut PageReader) -> Result<Resu
 }
 
 /// Returns one row for each case with an unexpected outcome.
-fn rows(outcomes: &[Outcome], settings: &Settings) -> Vec<Vec<String>> {
+fn rows(outcomes: &[Outcome], settings: &Settings) -> Vec<[String; 5]> {
+    let by = |verdict: &str, stage: Option<Stage>| {
+        stage.map_or_else(|| verdict.to_owned(), |stage| format!("{verdict} by {}", stage.name()))
+    };
     let row = |outcome: &Outcome| {
-        let mut expected = outcome.case.expect.name().to_owned();
-        if let Some(stage) = outcome.case.stage {
-            expected = format!("{expected} by {}", stage.stage().name());
-        }
-        let got = match outcome.stage {
-            Some(stage) => format!("{} by {}", outcome.got, stage.name()),
-            None => outcome.got.to_owned(),
-        };
-        let measured = outcome.near.as_ref().map(|near| measured(near, settings));
-        let why = outcome.why.clone().or(measured).unwrap_or_default();
-        let name = format!("\"{}\"", outcome.case.name);
-        let result = if outcome.unread.is_some() { "ERROR" } else { "FAIL" };
-        vec![result.to_owned(), name, expected, got, why]
+        let Outcome { case, got, stage, near, why, unread, .. } = outcome;
+        let why = why.clone().or_else(|| near.as_ref().map(|near| measured(near, settings))).unwrap_or_default();
+        let result = if unread.is_some() { "ERROR" } else { "FAIL" }.to_owned();
+        let expected = by(case.expect.name(), case.stage.map(StageName::stage));
+        [result, format!("\"{}\"", case.name), expected, by(got, *stage), why]
     };
     outcomes.iter().filter(|outcome| !outcome.passed()).map(row).collect()
 }
@@ -199,18 +186,13 @@ fn measured(near: &Nearness, settings: &Settings) -> String {
 fn object(outcome: &Outcome) -> Value {
     let near = outcome.near.as_ref();
     json!({
-        "name": outcome.case.name,
-        "passed": outcome.passed(),
-        "expected": outcome.case.expect.name(),
-        "expected_stage": outcome.case.stage.map(|stage| stage.stage().name()),
-        "got": outcome.got,
-        "stage": outcome.stage.map(Stage::name),
-        "refused_by": outcome.refusal.map(Refusal::name),
+        "name": outcome.case.name, "passed": outcome.passed(), "expected": outcome.case.expect.name(),
+        "expected_stage": outcome.case.stage.map(|stage| stage.stage().name()), "got": outcome.got,
+        "stage": outcome.stage.map(Stage::name), "refused_by": outcome.refusal.map(Refusal::name),
         "distance": near.and_then(|near| near.bits),
         "similarity": near.and_then(|near| near.estimate).map(PerMille::share),
         "containment": near.and_then(|near| near.contained).map(PerMille::share),
-        "jaccard": near.and_then(|near| near.jaccard),
-        "reason": outcome.why,
+        "jaccard": near.and_then(|near| near.jaccard), "reason": outcome.why,
     })
 }
 
@@ -309,14 +291,13 @@ impl StageName {
 ///
 /// A file that cannot be read, or that is not a list of cases; the message names the line.
 fn read_cases(path: &Path) -> Result<Vec<Case>, Fatal> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Reason::Input.because(anyhow::Error::from(error).context(format!("cannot read {}", path.display())))
-    })?;
+    let text =
+        std::fs::read_to_string(path).map_err(|error| fatal!(Input, "cannot read {}: {error}", path.display()))?;
     let options = serde_saphyr::options! { with_snippet: false };
     let cases: Vec<Case> = serde_saphyr::from_str_with_options(&text, options)
-        .map_err(|error| Reason::Usage.because(anyhow::anyhow!("{}: {error}", path.display())))?;
+        .map_err(|error| fatal!(Usage, "{}: {error}", path.display()))?;
     if cases.is_empty() {
-        return Err(Reason::Usage.because(anyhow::anyhow!("{}: the file contains no test case", path.display())));
+        return Err(fatal!(Usage, "{}: the file contains no test case", path.display()));
     }
     Ok(cases)
 }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::output::{Format, print_list};
+use super::output::print_list;
 use super::{Global, note};
 use crate::config::Purpose;
 use crate::config::settings::{Settings, Topics};
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, fatal};
 use crate::kafka::admin::LogNames;
 use crate::kafka::admin::{LogKind, log_settings, replication_factor};
 use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicPlan, TopicView};
@@ -21,14 +21,6 @@ use crate::{context, fatal};
 
 /// Time-out for one request to the cluster.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Arguments of `topics`.
-#[derive(Clone, Debug, Args)]
-pub struct TopicsArgs {
-    /// The subcommand.
-    #[command(subcommand)]
-    pub command: TopicsCommand,
-}
 
 /// The subcommands.
 #[derive(Clone, Debug, Subcommand)]
@@ -62,37 +54,30 @@ pub struct CreateArgs {
 /// # Errors
 ///
 /// Any failure of the command.
-pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
-    let TopicsCommand::Create(args) = &args.command;
+pub fn topics(command: &TopicsCommand, global: &Global) -> Result<(), Fatal> {
+    let TopicsCommand::Create(args) = command;
     let settings = global.start(Purpose::Run)?.settings;
     let inspector = inspector(&settings)?;
     let brokers = brokers(&settings, &inspector).map_err(|cluster_error| match cluster_error {
         ClusterError::Unavailable(_) => {
             let why = no_answer(&settings, &cluster_error);
-            Reason::Unavailable.because(anyhow::anyhow!("{why} ({CONNECTION_HINT})"))
+            fatal!(Unavailable, "{why} ({CONNECTION_HINT})")
         }
         ClusterError::Identity(_) | ClusterError::Denied(_) => fatal::cluster_error(cluster_error),
     })?;
     let input = input(&inspector, &settings)?;
     let missing: Vec<&String> = input.iter().filter(|(_, view)| view.is_none()).map(|(name, _)| name).collect();
     if let (Some(name), false) = (missing.first(), args.with_input) {
-        let why = anyhow::anyhow!(
+        return Err(fatal!(
+            Config,
             "input topic `{name}` does not exist, so nothing can be derived from it: create it, or add --with-input --partitions NUMBER"
-        );
-        return Err(Reason::Config.because(why));
+        ));
     }
-    let plans = wanted(&Wanted {
-        settings: &settings,
-        input: &input,
-        partitions: args.partitions.map(|number| number as usize),
-        replication_factor: args.replication_factor.map(|number| number as usize),
-        default_replication_factor: default_replication_factor(&inspector, brokers.keys()),
-    });
-    let (mut rows, mut objects) = (Vec::new(), Vec::new());
-    let mut outcome = Ok(());
+    let plans = wanted(&settings, &input, args, default_replication_factor(&inspector, brokers.keys()));
+    let (mut shown, mut outcome) = (Vec::new(), Ok(()));
     for plan in plans {
         let there = inspector.topic(&plan.name).map_err(fatal::cluster_error)?;
-        let done = if there.is_some() {
+        let state = if there.is_some() {
             "exists"
         } else if args.execute {
             // After a failure, still report the topics that were created before it.
@@ -105,19 +90,21 @@ pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
             "missing"
         };
         let detail = there.as_ref().map_or_else(|| describe(&plan), |view| format!("{} partitions", view.partitions));
-        rows.push(vec![done.to_owned(), plan.name.clone(), detail]);
-        objects.push(json!({
-            "topic": plan.name, "state": done, "partitions": plan.partitions, "replicas": plan.replicas,
-            "settings": plan.settings
-        }));
+        shown.push((state, plan, detail));
     }
     // Wait until the new topics exist, because the service may be started next.
-    for row in rows.iter().filter(|row| row.first().is_some_and(|state| state == "created")) {
-        if let Some(name) = row.get(1) {
-            inspector.await_topic(name).map_err(|cluster_error| about(name, cluster_error))?;
-        }
+    for (_, plan, _) in shown.iter().filter(|(state, ..)| *state == "created") {
+        inspector.await_topic(&plan.name).map_err(|cluster_error| about(&plan.name, cluster_error))?;
     }
-    print_list(Format::or_usual(global.output), &["STATE", "TOPIC", "SETTINGS"], &rows, objects)?;
+    let json = |(state, plan, _): &(&str, TopicPlan, String)| {
+        json!({
+            "topic": plan.name, "state": state, "partitions": plan.partitions, "replicas": plan.replicas,
+            "settings": plan.settings
+        })
+    };
+    let row =
+        |(state, plan, detail): &(&str, TopicPlan, String)| [(*state).to_owned(), plan.name.clone(), detail.clone()];
+    print_list(global.format(), &["STATE", "TOPIC", "SETTINGS"], &shown, row, json)?;
     if !args.execute {
         note("nothing was done: add --execute to create what is missing");
     }
@@ -190,21 +177,6 @@ pub(super) const HEADROOM: i64 = 64 << 10;
 const DEFAULT_BYTES: i64 = 1_048_588;
 const DEFAULT_RETENTION: i64 = 604_800_000;
 
-/// Inputs of the plan.
-#[derive(Clone, Copy, Debug)]
-struct Wanted<'a> {
-    /// The configuration.
-    settings: &'a Settings,
-    /// The input topics by name; `None` if it does not exist.
-    input: &'a BTreeMap<String, Option<TopicView>>,
-    /// Requested partitions.
-    partitions: Option<usize>,
-    /// Requested replication factor.
-    replication_factor: Option<usize>,
-    /// Replication factor of topics for which none is configured.
-    default_replication_factor: usize,
-}
-
 /// Settings that the outputs inherit from the input topics: the largest of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Inherited {
@@ -222,20 +194,14 @@ pub(super) struct Inherited {
 
 /// Returns what the outputs inherit; `None` without a single input topic.
 pub(super) fn inherit(input: &[&TopicView]) -> Option<Inherited> {
-    let input = input.iter().copied();
-    let retention = |view: &TopicView| view.number("retention.ms").unwrap_or(DEFAULT_RETENTION);
+    let retentions = input.iter().map(|view| view.number("retention.ms").unwrap_or(DEFAULT_RETENTION));
+    let is_compacted = |view: &&TopicView| view.setting("cleanup.policy").is_some_and(|text| text.contains("compact"));
     Some(Inherited {
-        partitions: input.clone().map(|view| view.partitions).max()?,
-        replication_factor: input.clone().map(|view| view.replicas).max()?,
-        max_bytes: input.clone().map(|view| view.number("max.message.bytes").unwrap_or(DEFAULT_BYTES)).max()?,
-        retention: if input.clone().any(|view| retention(view) < 0) {
-            -1
-        } else {
-            input.clone().map(retention).max()?
-        },
-        is_compacted: input
-            .clone()
-            .any(|view| view.setting("cleanup.policy").is_some_and(|text| text.contains("compact"))),
+        partitions: input.iter().map(|view| view.partitions).max()?,
+        replication_factor: input.iter().map(|view| view.replicas).max()?,
+        max_bytes: input.iter().map(|view| view.number("max.message.bytes").unwrap_or(DEFAULT_BYTES)).max()?,
+        retention: if retentions.clone().any(|retention| retention < 0) { -1 } else { retentions.max()? },
+        is_compacted: input.iter().any(is_compacted),
     })
 }
 
@@ -252,26 +218,31 @@ pub(super) fn max_document(settings: &Settings) -> i64 {
     i64::try_from(settings.record.max_document).unwrap_or(i64::MAX)
 }
 
-/// Lists the topics that are needed, input first, logs last.
-fn wanted(wanted: &Wanted<'_>) -> Vec<TopicPlan> {
-    let settings = wanted.settings;
-    let of_input = inherit(&wanted.input.values().flatten().collect::<Vec<_>>()).unwrap_or(Inherited {
+/// Lists the topics that are needed, input first, logs last. `input` holds the input topics by name; `None` if it does
+/// not exist.
+fn wanted(
+    settings: &Settings,
+    input: &BTreeMap<String, Option<TopicView>>,
+    args: &CreateArgs,
+    default_replication_factor: usize,
+) -> Vec<TopicPlan> {
+    let of_input = inherit(&input.values().flatten().collect::<Vec<_>>()).unwrap_or(Inherited {
         partitions: 1,
-        replication_factor: wanted.default_replication_factor,
+        replication_factor: default_replication_factor,
         max_bytes: DEFAULT_BYTES,
         retention: DEFAULT_RETENTION,
         is_compacted: false,
     });
-    let partitions = wanted.partitions.unwrap_or(of_input.partitions);
-    let replication_factor = wanted.replication_factor.unwrap_or(of_input.replication_factor);
+    let partitions = args.partitions.map_or(of_input.partitions, |number| number as usize);
+    let replication_factor = args.replication_factor.map_or(of_input.replication_factor, |number| number as usize);
     let plan = |name: &str, settings: BTreeMap<String, String>| TopicPlan {
         name: name.to_owned(),
         partitions,
         replicas: replication_factor,
-        is_configured: wanted.replication_factor.is_some(),
+        is_configured: args.replication_factor.is_some(),
         settings,
     };
-    let missing = wanted.input.iter().filter(|(_, view)| view.is_none());
+    let missing = input.iter().filter(|(_, view)| view.is_none());
     let mut plans: Vec<TopicPlan> = missing.map(|(name, _)| plan(name, BTreeMap::new())).collect();
     let output = &settings.output;
     for name in [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten() {
@@ -289,7 +260,7 @@ fn wanted(wanted: &Wanted<'_>) -> Vec<TopicPlan> {
         }
         plans.push(plan(name, of_output.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()));
     }
-    plans.extend(logs(settings, wanted.default_replication_factor));
+    plans.extend(logs(settings, default_replication_factor));
     plans
 }
 
@@ -337,13 +308,7 @@ mod tests {
 
     fn plans(settings: &Settings, input: &[TopicView]) -> BTreeMap<String, TopicPlan> {
         let input = input.iter().map(|view| (view.name.clone(), Some(view.clone()))).collect();
-        let plans = wanted(&Wanted {
-            settings,
-            input: &input,
-            partitions: None,
-            replication_factor: None,
-            default_replication_factor: 2,
-        });
+        let plans = wanted(settings, &input, &CreateArgs::default(), 2);
         plans.into_iter().map(|plan| (plan.name.clone(), plan)).collect()
     }
 

@@ -1,41 +1,28 @@
 //! `tune`: tries thresholds on a sample of pages, with cautions if it is small or the index large, and writes pairs to
-//! review as one self-contained HTML page.
-
-mod stop;
+//! review as one self-contained HTML page. `tune stop-shingles` lists shingles that many pages share.
 
 use std::fmt::Write as _;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Global;
 use super::html::{self, Named, escaped};
-use super::output::{self, Format, columns, print, print_json};
-use super::page::guarded;
+use super::output::{self, print_report, table, write_file};
+use super::page::{deduplicator, fingerprinter, guarded};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
-use crate::deduplicator::place_of;
-use crate::error::{Fatal, Reason};
-use crate::fingerprint::{Fingerprinter, Inspection, MAX_DISTANCE, PerMille, ShingleBuffer};
+use crate::deduplicator::{Route, place_of};
+use crate::error::{Fatal, OrFatal, Reason, fatal};
+use crate::fingerprint::{
+    Fingerprinter, Inspection, MAX_DISTANCE, PerMille, STOP_SHINGLES_HEAD, Scratch, ShingleBuffer, Shingling,
+};
 use crate::processing::lines::{self, Line};
 use crate::protocol::Stage;
-use crate::quality::{Alike, Sample, Sweep, Tried, set_of};
+use crate::quality::{Alike, Frequent, Sample, Share, Sweep, Tried, frequent, set_of};
 use crate::text::Analyzer;
-
-/// Thresholds of the `minhash` stage that are tried.
-const SIMILARITIES: [PerMille; 9] = [
-    PerMille(100),
-    PerMille(200),
-    PerMille(300),
-    PerMille(400),
-    PerMille(500),
-    PerMille(600),
-    PerMille(700),
-    PerMille(800),
-    PerMille(900),
-];
 
 /// The threshold of the reference if neither the sample nor the configuration gives one.
 const WITHOUT_SKETCHES: PerMille = PerMille(500);
@@ -72,7 +59,7 @@ pub struct TuneArgs {
 #[derive(Clone, Debug, Subcommand)]
 pub enum TuneCommand {
     /// Find shingles that many pages share, and write them as a list for `match.minhash.stop_shingles`
-    StopShingles(stop::StopArgs),
+    StopShingles(StopArgs),
 }
 
 /// A page of the sample.
@@ -91,15 +78,14 @@ struct Sampled {
 /// written.
 pub fn tune(args: &TuneArgs, global: &Global) -> Result<(), Fatal> {
     if let Some(TuneCommand::StopShingles(args)) = &args.command {
-        return stop::stop(args, global);
+        return stop_shingles(args, global);
     }
     if let Some(truth) = args.truth.filter(|truth| !(0.0..=1.0).contains(truth)) {
-        return Err(Reason::Usage.because(anyhow::anyhow!("--truth {truth} is not a Jaccard index (expected 0 to 1)")));
+        return Err(fatal!(Usage, "--truth {truth} is not a Jaccard index (expected 0 to 1)"));
     }
     let settings = global.start(Purpose::Sieve)?.settings;
     lines::hold(settings.record.format)?;
-    let reader = Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
-        .map_err(|error| Reason::Config.because(error))?;
+    let reader = fingerprinter(&settings.record, &settings)?;
     let (pages, refused) = sampled(args, &settings, &reader)?;
     if refused > 0 {
         super::note(&format!("{refused} lines hold no page that can be judged; they are left out"));
@@ -107,20 +93,14 @@ pub fn tune(args: &TuneArgs, global: &Global) -> Result<(), Fatal> {
     let samples: Vec<Sample> = pages.iter().map(|page| page.sample.clone()).collect();
     let sweep = Sweep::of(&samples, settings.rules.minhash);
     if sweep.alike.is_empty() {
-        let why = format!("no two of {} pages are similar: thresholds cannot be tried", pages.len());
-        return Err(Reason::Failure.because(anyhow::anyhow!(why)));
+        return Err(fatal!(Failure, "no two of {} pages are similar: thresholds cannot be tried", pages.len()));
     }
     let tuned = Tuned::of(&sweep, args.truth, pages.len(), &settings);
     let doubtful = sweep.doubtful(tuned.truth, tuned.bits, tuned.similarity, args.look);
-    let html = html(reader.analyzer(), &pages, &doubtful, &tuned);
-    std::fs::write(&args.html, html).map_err(|error| {
-        let name = args.html.display();
-        Reason::State.because(anyhow::Error::from(error).context(format!("cannot write {name}")))
-    })?;
-    match Format::or_usual(global.output) {
-        Format::Table => print(&tuned.table(&settings, doubtful.len(), &args.html.display().to_string())),
-        format @ (Format::Json | Format::Jsonl) => print_json(&tuned.json(&settings), format),
-    }
+    write_file(&args.html, &html(reader.analyzer(), &pages, &doubtful, &tuned))?;
+    print_report(global.format(), &tuned.json(&settings), || {
+        tuned.table(&settings, doubtful.len(), &args.html.display().to_string())
+    })
 }
 
 /// Reads the sample: every n-th page that can be read, up to a maximum. Also returns the number of lines that hold no
@@ -144,14 +124,10 @@ fn sampled(args: &TuneArgs, settings: &Settings, reader: &Fingerprinter) -> Resu
 
 /// Returns at most `max` lines, evenly sampled from all.
 fn sample(files: &[PathBuf], max: usize, settings: &Settings) -> Result<Vec<Line>, Fatal> {
-    let (inputs, _) = lines::open(files, settings.record.max_document).map_err(|error| Reason::Input.because(error))?;
+    let (inputs, _) = lines::open(files, settings.record.max_document).or_fatal(Reason::Input)?;
     let mut all = Vec::new();
     for mut input in inputs {
-        loop {
-            let lines = input.batch().map_err(|error| Reason::Input.because(error))?;
-            if lines.is_empty() {
-                break;
-            }
+        while let Some(lines) = Some(input.batch().or_fatal(Reason::Input)?).filter(|lines| !lines.is_empty()) {
             all.extend(lines);
         }
     }
@@ -159,24 +135,13 @@ fn sample(files: &[PathBuf], max: usize, settings: &Settings) -> Result<Vec<Line
     Ok(all.into_iter().step_by(step).collect())
 }
 
-/// The source of the reference's threshold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum From {
-    /// `--truth`.
-    Given,
-    /// The valley between unrelated texts and copies.
-    Valley,
-    /// There is no valley: the configured similarity.
-    Configured,
-}
-
 /// The results.
 struct Tuned {
     pages: usize,
     pairs: usize,
     truth: f64,
-    /// The source of the reference's threshold.
-    from: From,
+    /// The source of the reference's threshold, unless it is `--truth`.
+    source: &'static str,
     by_bits: Vec<(u8, Tried)>,
     by_similarity: Vec<(PerMille, Tried)>,
     /// Recommended distance.
@@ -189,49 +154,44 @@ impl Tuned {
     fn of(sweep: &Sweep, given: Option<f64>, pages: usize, settings: &Settings) -> Self {
         let minhash = settings.rules.minhash;
         let configured = minhash.map_or(WITHOUT_SKETCHES, |minhash| minhash.min_similarity);
-        let (truth, from) = match (given, sweep.valley()) {
-            (Some(truth), _) => (truth, From::Given),
-            (None, Some(truth)) => (truth, From::Valley),
-            (None, None) => (configured.share(), From::Configured),
+        let (truth, source) = match (given, sweep.valley()) {
+            (Some(truth), _) => (truth, ""),
+            // The valley between unrelated texts and copies.
+            (None, Some(truth)) => (truth, ", above unrelated pages"),
+            (None, None) => (configured.share(), ", as configured: the sample does not show where unrelated pages end"),
         };
-        let similarities: &[PerMille] = if minhash.is_some() { &SIMILARITIES } else { &[] };
+        let similarities = (1..=9).map(|tenths| PerMille(tenths * 100)).filter(|_| minhash.is_some());
         let similarity = PerMille::rounded(truth).unwrap_or(PerMille::ONE);
         Self {
             pages,
             pairs: sweep.alike.len(),
             truth,
-            from,
+            source,
             by_bits: (0..=MAX_DISTANCE).map(|bits| (bits, sweep.bits(bits, truth))).collect(),
-            by_similarity: similarities.iter().map(|&min| (min, sweep.similarity(min, truth))).collect(),
+            by_similarity: similarities.map(|min| (min, sweep.similarity(min, truth))).collect(),
             bits: sweep.recommended_bits(truth).unwrap_or(settings.rules.max_distance),
             similarity,
         }
     }
 
     fn table(&self, settings: &Settings, looked: usize, html: &str) -> String {
-        let how = match self.from {
-            From::Given => "",
-            From::Valley => ", above unrelated pages",
-            From::Configured => ", as configured: the sample does not show where unrelated pages end",
-        };
+        let Self { pages, pairs, truth, source, .. } = self;
         let mut parts = vec![format!(
-            "{} pages, {} similar pairs; precision and recall count pairs with a Jaccard index of {} or more as duplicates{how}\n",
-            self.pages, self.pairs, self.truth
+            "{pages} pages, {pairs} similar pairs; precision and recall count pairs with a Jaccard index of {truth} or more as duplicates{source}\n"
         )];
         let rules = &settings.rules;
-        let bits = self
-            .by_bits
-            .iter()
-            .map(|(bits, tried)| self.row(bits.to_string(), tried, *bits == rules.max_distance, *bits == self.bits));
-        parts.push(columns(&std::iter::once(head("BITS")).chain(bits).collect::<Vec<_>>()) + "\n");
+        let heads = |threshold| [threshold, "PAGES WITH A MATCH", "PAIRS", "PRECISION", "RECALL", ""];
+        let row = |(bits, tried): &(u8, Tried)| {
+            self.row(bits.to_string(), tried, *bits == rules.max_distance, *bits == self.bits)
+        };
+        parts.push(table(&heads("BITS"), &self.by_bits.iter().map(row).collect::<Vec<_>>()) + "\n");
         let mut recommended = format!("recommended: match.simhash.max_distance: {}", self.bits);
         if !self.by_similarity.is_empty() {
             let now = rules.minhash.map(|minhash| minhash.min_similarity);
-            let rows = self
-                .by_similarity
-                .iter()
-                .map(|(min, tried)| self.row(min.to_string(), tried, now == Some(*min), *min == self.similarity));
-            parts.push(columns(&std::iter::once(head("SIMILARITY")).chain(rows).collect::<Vec<_>>()) + "\n");
+            let row = |(min, tried): &(PerMille, Tried)| {
+                self.row(min.to_string(), tried, now == Some(*min), *min == self.similarity)
+            };
+            parts.push(table(&heads("SIMILARITY"), &self.by_similarity.iter().map(row).collect::<Vec<_>>()) + "\n");
             recommended = format!("{recommended}, match.minhash.min_similarity: {}", self.similarity);
         }
         parts.push(recommended);
@@ -240,7 +200,7 @@ impl Tuned {
         parts.join("\n")
     }
 
-    fn row(&self, threshold: String, tried: &Tried, is_now: bool, is_recommended: bool) -> Vec<String> {
+    fn row(&self, threshold: String, tried: &Tried, is_now: bool, is_recommended: bool) -> [String; 6] {
         let share = |share: f64| format!("{:.1} %", share * 100.0);
         #[expect(clippy::cast_precision_loss, reason = "counts of pages")]
         let near = tried.near as f64 / self.pages.max(1) as f64;
@@ -250,14 +210,8 @@ impl Tuned {
             (false, true) => "recommended",
             (false, false) => "",
         };
-        vec![
-            threshold,
-            share(near),
-            tried.pairs.said.to_string(),
-            share(tried.pairs.precision()),
-            share(tried.pairs.recall()),
-            mark.to_owned(),
-        ]
+        let [near, precision, recall] = [near, tried.pairs.precision(), tried.pairs.recall()].map(share);
+        [threshold, near, tried.pairs.said.to_string(), precision, recall, mark.to_owned()]
     }
 
     fn json(&self, settings: &Settings) -> Value {
@@ -267,24 +221,18 @@ impl Tuned {
                 "precision": tried.pairs.precision(), "recall": tried.pairs.recall(),
             })
         };
-        let sketches = !self.by_similarity.is_empty();
         let bits = self.by_bits.iter().map(|(bits, of)| tried((*bits).into(), of));
         let similarity = self.by_similarity.iter().map(|(min, of)| tried(min.share().into(), of));
         json!({
-            "pages": self.pages, "pairs": self.pairs, "truth": self.truth,
-            "max_distance": bits.collect::<Vec<_>>(),
-            "min_similarity": similarity.collect::<Vec<_>>(),
+            "pages": self.pages, "pairs": self.pairs, "truth": self.truth, "max_distance": bits.collect::<Value>(),
+            "min_similarity": similarity.collect::<Value>(),
             "sample": Caution::of(self, settings).json(),
             "recommended": {
                 "match.simhash.max_distance": self.bits,
-                "match.minhash.min_similarity": sketches.then(|| self.similarity.share()),
+                "match.minhash.min_similarity": (!self.by_similarity.is_empty()).then(|| self.similarity.share()),
             },
         })
     }
-}
-
-fn head(threshold: &str) -> Vec<String> {
-    [threshold, "PAGES WITH A MATCH", "PAIRS", "PRECISION", "RECALL", ""].map(str::to_owned).to_vec()
 }
 
 /// Number of pages a sample needs to show the similarity of unrelated pages.
@@ -307,6 +255,7 @@ struct Caution {
 }
 
 /// Matches by chance in a full index at the recommended distance.
+#[derive(Serialize)]
 struct Chance {
     max_entries: u64,
     /// Expected matches of one page.
@@ -352,14 +301,10 @@ impl Caution {
             .then(|| format!("the recommended {} is the last value of its range", self.at_limit.join(" and ")));
         let pages = output::count(self.pages as u64);
         let small = self.is_small().then(|| {
-            let pairs = output::count(self.duplicates);
-            let [enough, copies] = [ENOUGH_PAGES as u64, ENOUGH_PAIRS].map(output::count);
+            let [pairs, enough, copies] = [self.duplicates, ENOUGH_PAGES as u64, ENOUGH_PAIRS].map(output::count);
             format!("{pages} pages with {pairs} pairs of duplicates are a small sample (take {enough} pages, {copies} pairs)")
         });
-        let begin = [small, limit].into_iter().flatten().collect::<Vec<_>>();
-        if begin.is_empty() {
-            return None;
-        }
+        let begin = small.into_iter().chain(limit).reduce(|small, limit| format!("{small}; {limit}"))?;
         let chance = self.chance.as_ref().map(|chance| {
             format!(
                 "; unrelated pages in an index of {} come closer than in {pages} pages: with match.simhash.max_distance {} about {} \
@@ -369,17 +314,13 @@ impl Caution {
                 a_day(chance.a_day)
             )
         });
-        Some(format!("caution: {}{}", begin.join("; "), chance.unwrap_or_default()))
+        Some(format!("caution: {begin}{}", chance.unwrap_or_default()))
     }
 
     fn json(&self) -> Value {
-        let chance = self
-            .chance
-            .as_ref()
-            .map(|chance| json!({"max_entries": chance.max_entries, "a_page": chance.a_page, "a_day": chance.a_day}));
         json!({
             "pages": self.pages, "duplicate_pairs": self.duplicates, "is_small": self.is_small(),
-            "at_limit": self.at_limit, "chance_matches": chance, "caution": self.line(),
+            "at_limit": self.at_limit, "chance_matches": self.chance, "caution": self.line(),
         })
     }
 }
@@ -412,22 +353,132 @@ fn html(analyzer: &Analyzer, pages: &[Sampled], pairs: &[Alike], tuned: &Tuned) 
 fn section(out: &mut String, analyzer: &Analyzer, alike: &Alike, pages: [&Sampled; 2], truth: f64) {
     let verdict = if alike.jaccard >= truth { "duplicate" } else { "not the same" };
     let bits = alike.bits.map_or_else(|| "no SimHash".to_owned(), |bits| format!("{bits} bits"));
-    let estimate = alike
-        .estimate
-        .map_or_else(|| "not compared by sketches".to_owned(), |estimate| format!("estimated {estimate}"));
+    let estimate = alike.estimate.map(|estimate| format!("estimated {estimate}"));
+    let estimate = estimate.unwrap_or_else(|| "not compared by sketches".to_owned());
     let _ = writeln!(
         out,
         "<section><h2>Jaccard index {:.3}: {verdict} <small>{bits}, {estimate}</small></h2>",
         alike.jaccard
     );
-    let [one, other] = pages;
     let [one_name, other_name] = pages.map(|page| {
-        let name = page.id.as_deref().map_or_else(|| page.place.clone(), |id| format!("{} {id}", page.place));
-        escaped(&name)
+        let id = page.id.as_ref().map(|id| format!(" {id}"));
+        escaped(&format!("{}{}", page.place, id.unwrap_or_default()))
     });
+    let [one, other] = pages;
     let one = Named { name: &one_name, text: &one.text };
     html::pair(out, analyzer, one, Named { name: &other_name, text: &other.text });
     out.push_str("</section>\n");
+}
+
+/// Arguments of `tune stop-shingles`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:\n  dupgate tune stop-shingles pages.jsonl --write stop-shingles.txt\n  \
+                  dupgate tune stop-shingles pages.jsonl -c dupgate.yaml --share 0.02 --other 0.05")]
+pub struct StopArgs {
+    /// Files of JSON lines (by `input.fields`); standard input if none is given, or for -
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Share of Chinese pages above which a Chinese shingle is listed
+    #[arg(long, value_name = "SHARE", default_value_t = 0.01)]
+    pub share: f64,
+    /// The same for other shingles and pages
+    #[arg(long, value_name = "SHARE", default_value_t = 0.01)]
+    pub other: f64,
+    /// Number of pages to read, evenly sampled from all
+    #[arg(long, value_name = "PAGES", default_value_t = 20_000)]
+    pub sample: usize,
+    /// Lowest number of pages that share a listed shingle
+    #[arg(long, value_name = "PAGES", default_value_t = 10)]
+    pub min_pages: u32,
+    /// File for the list
+    #[arg(long, value_name = "FILE", default_value = "stop-shingles.txt")]
+    pub write: PathBuf,
+}
+
+/// Counts the pages of a sample that have each shingle, leaving copies out, and writes the frequent shingles.
+///
+/// # Errors
+///
+/// A configuration that is refused, an input that cannot be read, a sample without pages, a list that cannot be
+/// written.
+fn stop_shingles(args: &StopArgs, global: &Global) -> Result<(), Fatal> {
+    for (name, share) in [("--share", args.share), ("--other", args.other)] {
+        if !(share > 0.0 && share <= 1.0) {
+            return Err(fatal!(Usage, "{name} {share} is not a share (expected more than 0, to 1)"));
+        }
+    }
+    let settings = global.start(Purpose::Sieve)?.settings;
+    lines::hold(settings.record.format)?;
+    let reader = fingerprinter(&settings.record, &settings)?;
+    let (texts, pages) = uniques(args, &settings, &reader)?;
+    if texts.is_empty() {
+        return Err(fatal!(Failure, "no page can be read: there is nothing to count"));
+    }
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let shingling = settings.fingerprint.minhash.shingle;
+    let share = Share { han: args.share, other: args.other, least: args.min_pages.max(2) };
+    let found = frequent(&texts, reader.analyzer(), shingling, share);
+    write_file(&args.write, &list(&found, args, shingling))?;
+    let dropped: u64 = found.shingles.iter().map(|(_, count)| u64::from(*count)).sum();
+    let (unique, shingles, file) = (texts.len(), found.shingles.len(), args.write.display().to_string());
+    let Frequent { all, han_pages, other_pages, .. } = found;
+    let report = json!({
+        "pages": pages, "unique": unique, "han_pages": han_pages, "other_pages": other_pages, "shingles": shingles,
+        "of_all": all, "dropped": dropped, "file": file,
+    });
+    print_report(global.format(), &report, || {
+        #[expect(clippy::cast_precision_loss, reason = "a share for people")]
+        let part = dropped as f64 * 100.0 / all.max(1) as f64;
+        format!(
+            "{pages} pages, {unique} of them no copies: {han_pages} Chinese, {other_pages} others\n\
+             {shingles} shingles are frequent, {part:.1} % of all in these pages; they were written to {file}\n\
+             match.minhash.stop_shingles: {file}"
+        )
+    })
+}
+
+/// Reads the sample, and keeps the texts that the judge calls unique: copies would make their own shingles frequent.
+fn uniques(args: &StopArgs, settings: &Settings, reader: &Fingerprinter) -> Result<(Vec<String>, usize), Fatal> {
+    let mut sieve = deduplicator(settings.rules.clone());
+    let (mut texts, mut pages, mut refused, mut scratch) = (Vec::new(), 0, 0, Scratch::default());
+    for line in sample(&args.files, args.sample, settings)? {
+        let Ok(reading) = guarded(|| reader.read(&line.record()?, &mut scratch)) else {
+            scratch = Scratch::default();
+            refused += 1;
+            continue;
+        };
+        pages += 1;
+        let sifted = sieve.judge(line.source.clone(), Ok(reading)).or_fatal(Reason::Bug)?;
+        if sifted.verdict.route() == Route::Unique {
+            texts.extend(guarded(|| reader.normal_text(&line.record()?)).ok());
+        }
+    }
+    if refused > 0 {
+        super::note(&format!("{refused} lines hold no page that can be judged; they are left out"));
+    }
+    Ok((texts, pages))
+}
+
+/// Writes the list as [`crate::fingerprint::StopShingles::parse`] reads it, with its origin.
+fn list(found: &Frequent, args: &StopArgs, Shingling { unit, lengths }: Shingling) -> String {
+    let mut out = String::new();
+    // Writing to a `String` cannot fail.
+    let _ = writeln!(out, "{STOP_SHINGLES_HEAD}");
+    let _ = writeln!(
+        out,
+        "# of {} (Chinese) or {} {}, in {} of {} Chinese pages or {} of {} others, the most frequent first",
+        lengths.han,
+        lengths.other,
+        unit.name(),
+        args.share,
+        found.han_pages,
+        args.other,
+        found.other_pages
+    );
+    for (shingle, _) in &found.shingles {
+        let _ = writeln!(out, "{shingle}");
+    }
+    out
 }
 
 #[cfg(test)]

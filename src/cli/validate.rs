@@ -3,16 +3,17 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Global;
 use super::check::machine::MemoryPlan;
-use super::output::{self, Format, columns, expected, print, print_json};
+use super::output::{self, Format, columns, expected, print, print_json, table};
 use crate::config::settings::Settings;
 use crate::config::{Problem, Purpose, load};
 use crate::context;
-use crate::error::{Fatal, Reason};
-use crate::fingerprint::{LowConfidence, Width};
+use crate::error::{Fatal, fatal};
+use crate::fingerprint::LowConfidence;
 use crate::protocol::{MinHashRules, Stage};
 use crate::quality::{Chance, chances};
 use crate::text::{SettingsError, UnusedWords};
@@ -63,43 +64,37 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> Result<(), Fatal> {
     let stages = settings.as_ref().map(stages).unwrap_or_default();
     let shown = settings.as_ref().filter(|_| args.matching);
     let (chance_matches, curve) = (shown.and_then(ChanceMatches::of), shown.and_then(Curve::of));
-    match global.output {
-        Some(format @ (Format::Json | Format::Jsonl)) => {
-            let mut report_json = output::as_json(&problems, &warnings);
-            if let Some(report_json) = report_json.as_object_mut() {
-                let memory = settings.as_ref().map(|settings| MemoryPlan::of(settings).bytes());
-                report_json.extend(memory.map(|bytes| ("memory_bytes".to_owned(), bytes.into())));
-                report_json.extend(chance_matches.map(|chance_matches| ("simhash".to_owned(), chance_matches.json())));
-                report_json.extend(curve.map(|curve| ("minhash".to_owned(), curve.json())));
-            }
-            print_json(&report_json, format)?;
+    let format = global.report_format();
+    if format == Format::Table {
+        // Standard error may be closed: the exit code still reports it.
+        let renderer = global.color.of_excerpts();
+        let _ = output::print_findings(&mut std::io::stderr().lock(), &renderer, &problems, &warnings);
+        let matching: Vec<String> =
+            chance_matches.iter().map(ChanceMatches::line).chain(curve.iter().map(Curve::table)).collect();
+        if !matching.is_empty() {
+            print(&matching.join("\n\n"))?;
+        } else if !stages.is_empty() {
+            print(&columns(&stages))?;
         }
-        Some(Format::Table) | None => {
-            // Standard error may be closed: the exit code still reports it.
-            let _ = output::print_findings(
-                &mut std::io::stderr().lock(),
-                &global.color.of_excerpts(),
-                &problems,
-                &warnings,
-            );
-            let report_json: Vec<String> = chance_matches
-                .map(|chance_matches| chance_matches.line())
-                .into_iter()
-                .chain(curve.map(|curve| curve.table()))
-                .collect();
-            if args.matching && !report_json.is_empty() {
-                print(&report_json.join("\n\n"))?;
-            } else if !stages.is_empty() {
-                print(&columns(&stages))?;
-            }
+    } else {
+        let mut report = output::as_json(&problems, &warnings);
+        if let Some(settings) = &settings {
+            report["memory_bytes"] = MemoryPlan::of(settings).bytes().into();
         }
+        if let Some(chance_matches) = &chance_matches {
+            report["simhash"] = json!(chance_matches);
+        }
+        if let Some(curve) = &curve {
+            report["minhash"] = curve.json();
+        }
+        print_json(&report, format)?;
     }
     let sum = output::sum(&problems, &warnings);
     if problems.is_empty() && (warnings.is_empty() || !args.strict) {
         super::note(&format!("the configuration is valid ({sum})"));
         return Ok(());
     }
-    Err(Reason::Config.because(anyhow::anyhow!("the configuration is refused ({sum})")))
+    Err(fatal!(Config, "the configuration is refused ({sum})"))
 }
 
 /// Maximum number of words that a warning names.
@@ -129,7 +124,7 @@ fn unused_words(settings: &Settings) -> Result<Vec<Problem>, Problem> {
 }
 
 /// Returns one line for each stage in use: what two texts must have in common, and the window.
-fn stages(settings: &Settings) -> Vec<Vec<String>> {
+fn stages(settings: &Settings) -> Vec<[String; 3]> {
     let rules = &settings.rules;
     let asks = |stage: Stage| match stage {
         Stage::Exact => "equal text".to_owned(),
@@ -141,14 +136,10 @@ fn stages(settings: &Settings) -> Vec<Vec<String>> {
             format!("{} of {bands} bands shared, estimated similarity {min} or more", minhash.min_shared_bands)
         }),
     };
-    let window = |stage: Stage| match stage {
-        Stage::Exact => rules.windows.exact,
-        Stage::SimHash => rules.windows.simhash,
-        Stage::MinHash => rules.windows.minhash,
+    let row = |stage: Stage| {
+        [stage.name().to_owned(), asks(stage), format!("within {}", output::span(rules.windows.of(stage)))]
     };
-    let used = Stage::ALL.into_iter().filter(|stage| rules.stages.contains(stage));
-    used.map(|stage| vec![stage.name().to_owned(), asks(stage), format!("within {}", output::span(window(stage)))])
-        .collect()
+    Stage::ALL.into_iter().filter(|stage| rules.stages.contains(stage)).map(row).collect()
 }
 
 /// The Jaccard indices of the curve, in hundredths.
@@ -176,16 +167,8 @@ impl Curve {
     }
 
     fn table(&self) -> String {
-        let MinHashRules {
-            form,
-            banding,
-            min_shared_bands,
-            one_band_below,
-            min_similarity,
-            containment,
-            low_confidence,
-            ..
-        } = self.minhash;
+        let MinHashRules { form, banding, min_shared_bands, one_band_below, min_similarity, containment, .. } =
+            self.minhash;
         let (slots, bits) = (form.slots(), form.bits().count());
         let row = |name: &str, cells: [String; 9]| std::iter::once(name.to_owned()).chain(cells).collect::<Vec<_>>();
         let sharing = |min: u8| HUNDREDTHS.map(|hundredths| format!("{:.3}", self.recall(hundredths, min)));
@@ -198,46 +181,40 @@ impl Curve {
             curve.push(row(&format!("share {min_shared_bands}{compared}"), sharing(min_shared_bands)));
         }
         let originals = self.max_entries;
-        let head = [format!("by chance among {originals}"), "share a key".into(), "compared".into(), "judge".into()];
         let chance = |chance: &Chance| {
             let microseconds = chance.nanoseconds(banding) / 1e3;
             let [found, compared] = [chance.found, chance.compared].map(|count| format!("{count:.0}"));
-            vec![chance.kind.to_owned(), found, compared, format!("about {microseconds:.0} us a page")]
+            [chance.kind.to_owned(), found, compared, format!("about {microseconds:.0} us a page")]
         };
-        let chances = std::iter::once(head.to_vec()).chain(self.chances.iter().map(chance)).collect::<Vec<_>>();
+        let heading = format!("by chance among {originals}");
         let by_chance = if self.chances.is_empty() {
-            format!(
-                "by chance among {originals}: not known for word shingles; `dupgate eval` measures it on your texts"
-            )
+            format!("{heading}: not known for word shingles; `dupgate eval` measures it on your texts")
         } else {
-            columns(&chances)
+            let chances: Vec<_> = self.chances.iter().map(chance).collect();
+            table(&[&heading, "share a key", "compared", "judge"], &chances)
         };
+        let fewer = if min_shared_bands > 1 && one_band_below > 0 {
+            format!(" (one, where the later has fewer than {one_band_below} shingles)")
+        } else {
+            String::new()
+        };
+        let bottom = form.bottom().map_or_else(String::new, |k| format!(" by the {k} smallest hashes"));
+        let LowConfidence { below, containment: needed, max_distance, .. } = self.minhash.low_confidence;
+        let low = if below > min_similarity {
+            format!(" (below {below} only with {needed} of the smaller in the other, or within {max_distance} bits)")
+        } else {
+            String::new()
+        };
+        let contained = containment.map_or_else(String::new, |min| {
+            format!(", or when they share one band and {min} of the smaller\nis estimated to be in the other")
+        });
         format!(
-            "minhash: {} bands of {} rows out of {slots} slots of {bits} bits; two texts match when they share {min_shared_bands} bands{} \
-             and their\nsimilarity is estimated at {} or more{}{}{}\n\n{}\n\n{}",
+            "minhash: {} bands of {} rows out of {slots} slots of {bits} bits; two texts match when they share \
+             {min_shared_bands} bands{fewer} and their\nsimilarity is estimated at {min_similarity} or more\
+             {bottom}{low}{contained}\n\n{}\n\n{by_chance}",
             banding.bands(),
             banding.rows(),
-            if min_shared_bands > 1 && one_band_below > 0 {
-                format!(" (one, where the later has fewer than {one_band_below} shingles)")
-            } else {
-                String::new()
-            },
-            min_similarity,
-            form.bottom().map_or_else(String::new, |k| format!(" by the {k} smallest hashes")),
-            if low_confidence.below > min_similarity {
-                let LowConfidence { below, containment, .. } = low_confidence;
-                format!(
-                    " (below {below} only with {containment} of the smaller in the other, or within {} bits)",
-                    low_confidence.max_distance
-                )
-            } else {
-                String::new()
-            },
-            containment.map_or_else(String::new, |min| {
-                format!(", or when they share one band and {min} of the smaller\nis estimated to be in the other")
-            }),
-            columns(&curve),
-            by_chance
+            columns(&curve)
         )
     }
 
@@ -245,17 +222,12 @@ impl Curve {
         let MinHashRules { banding, min_shared_bands, one_band_below, .. } = self.minhash;
         let min = self.minhash.least_keys(None);
         let point = |hundredths: &u8| {
-            json!({
-                "jaccard": f64::from(*hundredths) / 100.0,
-                "share_a_key": self.recall(*hundredths, 1),
-                "compared": self.recall(*hundredths, min),
-            })
+            let [share_a_key, compared] = [1, min].map(|min| self.recall(*hundredths, min));
+            json!({"jaccard": f64::from(*hundredths) / 100.0, "share_a_key": share_a_key, "compared": compared})
         };
         let chance = |chance: &Chance| {
             json!({
-                "kind": chance.kind,
-                "share_a_key": chance.found,
-                "compared": chance.compared,
+                "kind": chance.kind, "share_a_key": chance.found, "compared": chance.compared,
                 "nanoseconds": chance.nanoseconds(banding),
             })
         };
@@ -268,44 +240,31 @@ impl Curve {
     }
 }
 
-/// The settings that decide the expected matches by chance.
+/// Expected matches by chance, and the settings that decide them.
+#[derive(Serialize)]
 struct ChanceMatches {
-    width: Width,
+    bits: u32,
     max_distance: u8,
     max_entries: u64,
+    by_chance: f64,
 }
 
 impl ChanceMatches {
-    /// Takes them from the settings; `None` if the stage is not in use.
+    /// Computes them from the settings; `None` if the stage is not in use.
     fn of(settings: &Settings) -> Option<Self> {
-        let rules = &settings.rules;
-        let chance_matches = Self {
-            width: settings.fingerprint.simhash.bits,
-            max_distance: rules.max_distance,
-            max_entries: rules.max_entries,
-        };
-        rules.stages.contains(&Stage::SimHash).then_some(chance_matches)
-    }
-
-    fn by_chance(&self) -> f64 {
-        self.width.expected_chance_matches(self.max_distance, self.max_entries)
+        let (rules, width) = (&settings.rules, settings.fingerprint.simhash.bits);
+        let (max_distance, max_entries) = (rules.max_distance, rules.max_entries);
+        let by_chance = width.expected_chance_matches(max_distance, max_entries);
+        let matches = Self { bits: width.bits(), max_distance, max_entries, by_chance };
+        rules.stages.contains(&Stage::SimHash).then_some(matches)
     }
 
     fn line(&self) -> String {
+        let Self { bits, max_distance, max_entries, by_chance } = *self;
         format!(
-            "simhash: two texts match when at most {} of {} bits differ; by chance a page matches {} of {} originals\n\
-             (assuming random codes; codes of real texts are closer)",
-            self.max_distance,
-            self.width.bits(),
-            expected(self.by_chance()),
-            self.max_entries
+            "simhash: two texts match when at most {max_distance} of {bits} bits differ; by chance a page matches {} of \
+             {max_entries} originals\n(assuming random codes; codes of real texts are closer)",
+            expected(by_chance)
         )
-    }
-
-    fn json(&self) -> Value {
-        json!({
-            "bits": self.width.bits(), "max_distance": self.max_distance, "max_entries": self.max_entries,
-            "by_chance": self.by_chance(),
-        })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::output::{self, age};
 use crate::fingerprint::SketchForm;
@@ -11,6 +11,12 @@ use crate::record::Source;
 
 /// The form of the scheme's sketches, if any: it converts a distance to a similarity.
 pub(super) type Form = Option<SketchForm>;
+
+/// Names the stage that matched a page: `, by stage minhash (containment)`.
+pub(super) fn by_stage(by: MatchedBy) -> String {
+    let how = if by.contained().is_some() { " (containment)" } else { "" };
+    format!(", by stage {}{how}", by.stage().name())
+}
 
 /// Distance of a page to its match, in the measure of the stage.
 pub(super) enum Measure {
@@ -40,9 +46,7 @@ impl Measure {
             (None, None) => Self::Unknown,
         }
     }
-}
 
-impl Measure {
     /// `2 bits differ`, `similarity 0.953`.
     pub(super) fn in_words(&self) -> String {
         match self {
@@ -69,45 +73,45 @@ impl fmt::Display for Measure {
 }
 
 /// Returns the verdict as a JSON object; the caller adds ids.
-pub(super) fn object(page: &PageVerdict, form: Form) -> Map<String, Value> {
-    let mut object = Map::new();
-    let mut put = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
-    put("source", page.source.to_string().into());
-    put("verdict", page.decision.kind().name().into());
-    put("event_time_ms", page.event_time.millis().into());
-    if let Some(of) = page.decision.matched() {
-        object.extend(matched(of, form));
-    }
+pub(super) fn object(page: &PageVerdict, form: Form) -> Value {
+    let mut object = page.decision.matched().map_or_else(|| json!({}), |of| matched(of, form));
+    object["source"] = page.source.to_string().into();
+    object["verdict"] = page.decision.kind().name().into();
+    object["event_time_ms"] = page.event_time.millis().into();
     if let Some(simhash) = page.decision.original().and_then(|original| original.fingerprints.simhash) {
-        object.insert("fp".to_owned(), simhash.to_string().into());
+        object["fp"] = simhash.to_string().into();
     }
     object
 }
 
 /// Returns the match of a page and their distance as a JSON object.
-pub(super) fn matched(of: &Match, form: Form) -> Map<String, Value> {
-    let mut object = Map::new();
-    let mut put = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
-    put("stage", of.by.stage().name().into());
+pub(super) fn matched(of: &Match, form: Form) -> Value {
+    let mut object = json!({
+        "stage": of.by.stage().name(), "match": of.source.to_string(), "age_ms": of.age_ms,
+        "cluster": of.cluster.to_string(),
+    });
     match Measure::of(of, form) {
-        Measure::Bits(bits) => put("distance", bits.into()),
-        Measure::Similarity(similarity) => put("similarity", similarity.into()),
+        Measure::Bits(bits) => object["distance"] = bits.into(),
+        Measure::Similarity(similarity) => object["similarity"] = similarity.into(),
         Measure::Containment(share, similarity) => {
-            similarity.into_iter().for_each(|similarity| put("similarity", similarity.into()));
-            put("containment", share.into());
+            similarity.into_iter().for_each(|similarity| object["similarity"] = similarity.into());
+            object["containment"] = share.into();
         }
         Measure::Unknown => {}
     }
-    put("match", of.source.to_string().into());
-    put("age_ms", of.age_ms.into());
-    put("cluster", of.cluster.to_string().into());
     object
+}
+
+/// Returns the distance to the match in a JSON object, as [`Measure`] is displayed.
+pub(super) fn nearness(object: &Value) -> Option<String> {
+    let measures = [("c", "containment"), ("d", "distance"), ("s", "similarity")];
+    measures.into_iter().find_map(|(sign, name)| Some(format!("{sign}={}", object[name].as_f64()?)))
 }
 
 /// Returns any other answer as a JSON object.
 pub(super) fn other(answer: &Answer, form: Form) -> Value {
     match answer {
-        Answer::Page(page) => Value::Object(object(page, form)),
+        Answer::Page(page) => object(page, form),
         Answer::Withdrawn { source, reason } => {
             json!({"source": source.to_string(), "verdict": VerdictKind::Withdrawn.name(), "reason": reason.name()})
         }
@@ -127,17 +131,14 @@ pub(super) const HEADS: [&str; 7] = ["VERDICT", "NEARNESS", "AGE", "PAGE", "ORIG
 /// Returns the verdict as one row: `near  d=2  1 d 7 h  a:3:1  a:9:2  ID  ID`.
 pub(super) fn cells(page: &PageVerdict, form: Form, id: impl Fn(&Source) -> Option<String>) -> Vec<String> {
     let of = page.decision.matched();
-    let nearness = of.map(|of| Measure::of(of, form).to_string());
-    let original = of.map(|of| of.source.to_string());
-    let id_of = |source: Option<&Source>| source.and_then(&id);
     [
         Some(page.decision.kind().name().to_owned()),
-        nearness,
+        of.map(|of| Measure::of(of, form).to_string()),
         of.map(|of| age(of.age_ms)),
         Some(page.source.to_string()),
-        original,
-        id_of(Some(&page.source)),
-        id_of(of.map(|of| &of.source)),
+        of.map(|of| of.source.to_string()),
+        id(&page.source),
+        of.and_then(|of| id(&of.source)),
     ]
     .map(|cell| cell.unwrap_or_else(|| "-".to_owned()))
     .to_vec()

@@ -5,36 +5,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-use std::str::FromStr;
 
 use clap::{Args, Subcommand};
-use serde_json::Value;
 
 use super::instance::{Instance, in_query};
 use super::operator_requests::operator_requests;
-use super::output::{self, Format, age, columns, print, print_list};
+use super::output::{self, Format, NamedRows, age, print, print_list};
 use super::progress_bar::ProgressDisplay;
-use super::replay::When;
+use super::replay::range_bound;
 use super::tap::Names;
 use super::{Global, note, verdict};
-use crate::clock::wall_time;
 use crate::config::Purpose;
 use crate::config::settings::Settings;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, fatal};
 use crate::fingerprint::{IdHash, id_hash};
 use crate::operators::page_search::{Progress, Searched, Wanted, search_pages, searched_topics};
 use crate::operators::verdicts::{LogExtent, Read, read};
 use crate::protocol::{Answer, ForgetTarget, PageVerdict, RequestBody, VerdictKind, VerdictRecord};
 use crate::record::{PartitionId, Source, Timestamp};
 use crate::replay::RangeBound;
-
-/// Arguments of `verdicts`.
-#[derive(Clone, Debug, Args)]
-pub struct VerdictsArgs {
-    /// The subcommand.
-    #[command(subcommand)]
-    pub command: VerdictsCommand,
-}
 
 /// The subcommands.
 #[derive(Clone, Debug, Subcommand)]
@@ -68,8 +57,8 @@ pub struct ShowArgs {
     #[arg(long, value_name = "RECORDS", requires = "id")]
     pub scan: Option<u64>,
     /// Search the topic back to this time (2026-09-01, 2026-09-01T00:00:00Z, milliseconds), age (-48h), or start
-    #[arg(long, value_name = "WHEN", requires = "id", allow_hyphen_values = true)]
-    pub since: Option<When>,
+    #[arg(long, value_name = "WHEN", requires = "id", allow_hyphen_values = true, value_parser = range_bound)]
+    pub since: Option<RangeBound>,
     /// List the duplicates of these pages as well
     #[arg(long)]
     pub duplicates: bool,
@@ -80,8 +69,8 @@ pub struct ShowArgs {
 pub struct ReopenArgs {
     /// Offsets of an input partition: topic:partition:from-to, `to` exclusive. What the input group has not committed
     /// since it was judged is left out
-    #[arg(value_name = "RANGE", required = true)]
-    pub ranges: Vec<OffsetRange>,
+    #[arg(value_name = "RANGE", required = true, value_parser = reopen)]
+    pub ranges: Vec<RequestBody>,
     /// Apply the change; without it, only print what would be done
     #[arg(long)]
     pub execute: bool,
@@ -92,15 +81,11 @@ pub struct ReopenArgs {
 /// # Errors
 ///
 /// Any failure of the command.
-pub fn verdicts(args: &VerdictsArgs, global: &Global) -> Result<(), Fatal> {
-    match &args.command {
+pub fn verdicts(command: &VerdictsCommand, global: &Global) -> Result<(), Fatal> {
+    match command {
         VerdictsCommand::Show(args) => show(args, global),
         VerdictsCommand::Withdrawn => withdrawn(global),
-        VerdictsCommand::Reopen(args) => {
-            let ranges = args.ranges.iter().cloned();
-            let bodies = ranges.map(|OffsetRange { partition, from, to }| RequestBody::Reopen { partition, from, to });
-            operator_requests(global, &bodies.collect::<Vec<_>>(), args.execute)
-        }
+        VerdictsCommand::Reopen(args) => operator_requests(global, &args.ranges, args.execute),
     }
 }
 
@@ -157,7 +142,7 @@ fn answers_about(
 fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
     let limits = Limits::of(args)?;
     let settings = global.start(Purpose::Run)?.settings;
-    let ids = ids(args);
+    let ids: Ids<'_> = args.id.iter().map(|id| (id_hash(id), id.as_str())).collect();
     let mut sources: BTreeSet<Source> = args.source.iter().cloned().collect();
     let recent = recent_duplicates(&settings, &ids);
     sources.extend(recent.values().flatten().cloned());
@@ -190,136 +175,111 @@ fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
         let mut why = vec![no_verdict];
         why.extend(searched.iter().flat_map(|(ids, searched)| without_verdict(ids, searched)));
         why.extend(not_found);
-        return Err(Reason::Failure.because(anyhow::anyhow!(why.join("; "))));
+        return Err(fatal!(Failure, why.join("; ")));
     }
     if let Some(not_found) = not_found {
         super::note(&not_found);
     }
-    let (form, format) = (settings.fingerprint.minhash.form, Format::or_usual(global.output));
+    let (form, format) = (settings.fingerprint.minhash.form, global.format());
     if format != Format::Table {
         return print_all(&found, form, format);
     }
     let names = Names::open(&settings)?;
-    for (offset, answer) in &found {
-        match answer {
-            Answer::Page(page) => print(&labelled(page, form, *offset, &names.of(page)))?,
-            Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => {
-                print_all(&[(*offset, answer.clone())], form, format)?;
-            }
-        }
-    }
-    Ok(())
+    found.iter().try_for_each(|found| match found {
+        (offset, Answer::Page(page)) => print(&labelled(page, form, *offset, &names.of(page))),
+        _ => print_all(std::slice::from_ref(found), form, format),
+    })
 }
 
 /// Formats a verdict with a label for each part of it.
 fn labelled(page: &PageVerdict, form: verdict::Form, offset: i64, ids: &BTreeMap<Source, String>) -> String {
     let named = |source: &Source| ids.get(source).map_or_else(|| source.to_string(), |id| format!("{source}  {id}"));
-    let mut rows = vec![
-        ("page", named(&page.source)),
-        ("verdict", page.decision.kind().name().to_owned()),
-        ("event time", output::time(page.event_time)),
-    ];
+    let mut rows = NamedRows::default();
+    rows.add("page", named(&page.source));
+    rows.add("verdict", page.decision.kind().name());
+    rows.add("event time", output::time(page.event_time));
     if let Some(of) = page.decision.matched() {
-        rows.push(("found by", format!("{}, {}", of.by.stage().name(), verdict::Measure::of(of, form).in_words())));
-        rows.push(("original", named(&of.source)));
+        rows.add("found by", format!("{}, {}", of.by.stage().name(), verdict::Measure::of(of, form).in_words()));
+        rows.add("original", named(&of.source));
         let when = if of.age_ms < 0 { "before" } else { "after" };
-        rows.push(("age", format!("{} {when} the original", age(of.age_ms.saturating_abs()))));
-        rows.push(("cluster", of.cluster.to_string()));
+        rows.add("age", format!("{} {when} the original", age(of.age_ms.saturating_abs())));
+        rows.add("cluster", of.cluster.to_string());
     }
-    rows.push(("verdict log", format!("offset {offset}")));
-    columns(&rows.into_iter().map(|(label, text)| vec![label.to_owned(), text]).collect::<Vec<_>>()) + "\n"
+    rows.add("verdict log", format!("offset {offset}"));
+    rows.text() + "\n"
 }
 
 fn withdrawn(global: &Global) -> Result<(), Fatal> {
-    let mut pages = BTreeSet::new();
     let settings = global.start(Purpose::Run)?.settings;
-    let form = settings.fingerprint.minhash.form;
-    let found = collect(&settings, |answer| {
-        if let Answer::Withdrawn { source, .. } = answer {
+    let mut pages = BTreeSet::new();
+    let mut found = collect(&settings, |answer| match answer {
+        Answer::Withdrawn { source, .. } => {
             pages.insert(source.clone());
+            true
         }
-        matches!(answer, Answer::Withdrawn { .. })
-            || matches!(answer, Answer::Page(page) if page.decision.matched().is_some())
-    })?;
-    let concerns = |(_, answer): &Found| match answer {
-        Answer::Page(page) => page.decision.matched().is_some_and(|of| pages.contains(&of.source)),
-        Answer::Withdrawn { .. } => true,
+        Answer::Page(page) => page.decision.matched().is_some(),
         Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => false,
-    };
-    let found: Vec<Found> = found.into_iter().filter(concerns).collect();
+    })?;
+    found.retain(|(_, answer)| {
+        let Answer::Page(page) = answer else { return true };
+        page.decision.matched().is_some_and(|of| pages.contains(&of.source))
+    });
+    let format = global.format();
     if found.is_empty() {
         super::note("no page was withdrawn, as far as the verdict log reaches");
+        if format == Format::Table {
+            return Ok(());
+        }
     }
-    let format = Format::or_usual(global.output);
-    if found.is_empty() && format == Format::Table {
-        return Ok(());
-    }
-    print_all(&found, form, format)
+    print_all(&found, settings.fingerprint.minhash.form, format)
 }
 
 fn print_all(found: &[Found], form: verdict::Form, format: Format) -> Result<(), Fatal> {
-    let object = |(offset, answer): &Found| {
-        let mut value = verdict::other(answer, form);
-        if let Value::Object(object) = &mut value {
-            object.insert("log_offset".to_owned(), (*offset).into());
-        }
-        value
+    let json = |(offset, answer): &Found| {
+        let mut json = verdict::other(answer, form);
+        json["log_offset"] = (*offset).into();
+        json
     };
-    let rows: Vec<Vec<String>> = found.iter().map(|(offset, answer)| row(*offset, answer, form)).collect();
     let [verdict, nearness, age, page, original, ..] = verdict::HEADS;
     let heads = ["LOG OFFSET", verdict, nearness, age, page, original];
-    print_list(format, &heads, &rows, found.iter().map(object).collect())
+    print_list(format, &heads, found, |(offset, answer)| row(*offset, answer, form), json)
 }
 
 /// Formats any answer as a row.
 fn row(offset: i64, answer: &Answer, form: verdict::Form) -> Vec<String> {
-    let other = |what: &str, page: String, why: String| [what, "-", "-", &page, &why].map(str::to_owned).to_vec();
-    let cells = match answer {
-        Answer::Page(page) => verdict::cells(page, form, |_| None).into_iter().take(5).collect(),
+    let (what, page, why) = match answer {
+        Answer::Page(page) => {
+            let cells = verdict::cells(page, form, |_| None).into_iter().take(5);
+            return std::iter::once(offset.to_string()).chain(cells).collect();
+        }
         Answer::Withdrawn { source, reason } => {
-            other(VerdictKind::Withdrawn.name(), source.to_string(), format!("({})", reason.name()))
+            (VerdictKind::Withdrawn.name(), source.to_string(), format!("({})", reason.name()))
         }
-        Answer::Forgotten(ForgetTarget::Source(source)) => other("forgotten", source.to_string(), String::new()),
-        Answer::Forgotten(ForgetTarget::Id(id)) => {
-            other("forgotten", format!("id of hash {:016x}", id.0), String::new())
-        }
+        Answer::Forgotten(ForgetTarget::Source(source)) => ("forgotten", source.to_string(), String::new()),
+        Answer::Forgotten(ForgetTarget::Id(id)) => ("forgotten", format!("id of hash {:016x}", id.0), String::new()),
         Answer::Reopened { partition, from, to } => {
-            other("reopened", format!("{partition}:{from}-{to}"), "(verdicts before this one are void)".to_owned())
+            ("reopened", format!("{partition}:{from}-{to}"), "(verdicts before this one are void)".to_owned())
         }
         Answer::TimeSet { before, after } => {
-            other("time set", output::time(*after), format!("(before {})", output::time(*before)))
+            ("time set", output::time(*after), format!("(before {})", output::time(*before)))
         }
     };
-    std::iter::once(offset.to_string()).chain(cells).collect()
+    [&offset.to_string(), what, "-", "-", &page, &why].map(str::to_owned).to_vec()
 }
 
-/// The offsets `from <= offset < to` of one partition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OffsetRange {
-    /// The input partition.
-    pub partition: PartitionId,
-    /// First offset of the range.
-    pub from: i64,
-    /// First offset after the range.
-    pub to: i64,
-}
-
-impl FromStr for OffsetRange {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parse = || {
-            let mut parts = text.rsplitn(3, ':');
-            let (from, to) = parts.next()?.split_once('-')?;
-            let (from, to) = (from.parse::<i64>().ok()?, to.parse::<i64>().ok()?);
-            let number = parts.next()?.parse::<i32>().ok().filter(|number| *number >= 0)?;
-            let topic = parts.next().filter(|topic| !topic.is_empty() && !topic.contains(':'))?;
-            (from >= 0 && from < to).then(|| Self { partition: PartitionId::new(topic, number), from, to })
-        };
-        parse().ok_or_else(|| {
-            format!("`{text}` is not a range: expected topic:partition:from-to, such as crawl.pages:3:0-1200")
-        })
-    }
+/// Parses the offsets `from <= offset < to` of one partition, which are to be judged again.
+fn reopen(text: &str) -> Result<RequestBody, String> {
+    let parse = || {
+        let mut parts = text.rsplitn(3, ':');
+        let (from, to) = parts.next()?.split_once('-')?;
+        let (from, to) = (from.parse::<i64>().ok()?, to.parse::<i64>().ok()?);
+        let number = parts.next()?.parse::<i32>().ok().filter(|number| *number >= 0)?;
+        let topic = parts.next().filter(|topic| !topic.is_empty() && !topic.contains(':'))?;
+        let partition = PartitionId::new(topic, number);
+        (from >= 0 && from < to).then_some(RequestBody::Reopen { partition, from, to })
+    };
+    let expected = "expected topic:partition:from-to, such as crawl.pages:3:0-1200";
+    parse().ok_or_else(|| format!("`{text}` is not a range: {expected}"))
 }
 
 /// Number of records to search for an id that is not found otherwise.
@@ -337,12 +297,14 @@ struct Limits {
 impl Limits {
     /// Takes the limits from the command line.
     fn of(args: &ShowArgs) -> Result<Self, Fatal> {
-        let since = match args.since.map(|when| when.extent(wall_time())) {
+        let since = match args.since {
             None | Some(RangeBound::Start) => None,
             Some(RangeBound::At(time)) => Some(time),
             Some(RangeBound::End | RangeBound::Offset(_)) => {
-                let why = anyhow::anyhow!("--since: expected a time such as 2026-09-01, an age such as -48h, or start");
-                return Err(Reason::Usage.because(why));
+                return Err(fatal!(
+                    Usage,
+                    "--since: expected a time such as 2026-09-01, an age such as -48h, or start"
+                ));
             }
         };
         let is_wanted = args.scan.is_some() || args.since.is_some();
@@ -354,11 +316,6 @@ impl Limits {
 /// The ids of the command line by their hashes.
 type Ids<'a> = BTreeMap<IdHash, &'a str>;
 
-/// Returns the ids by their hashes.
-fn ids(args: &ShowArgs) -> Ids<'_> {
-    args.id.iter().map(|id| (id_hash(id), id.as_str())).collect()
-}
-
 /// Returns the positions of the recent duplicates with these ids, as far as the running instance reports them.
 fn recent_duplicates(settings: &Settings, ids: &Ids<'_>) -> BTreeMap<IdHash, BTreeSet<Source>> {
     let mut found: BTreeMap<IdHash, BTreeSet<Source>> = BTreeMap::new();
@@ -369,16 +326,15 @@ fn recent_duplicates(settings: &Settings, ids: &Ids<'_>) -> BTreeMap<IdHash, BTr
     for (hash, id) in ids {
         match running.get(&format!("pairs?id={}", in_query(id))) {
             Ok(page) => {
-                let pairs = page.get("pairs").and_then(Value::as_array).into_iter().flatten();
-                let sources = pairs.filter_map(|pair| pair.get("source")?.as_str()?.parse::<Source>().ok());
-                let sources: BTreeSet<Source> = sources.collect();
-                if !sources.is_empty() {
-                    found.insert(*hash, sources);
+                for pair in page["pairs"].as_array().into_iter().flatten() {
+                    let source = pair["source"].as_str().and_then(|source| source.parse().ok());
+                    found.entry(*hash).or_default().extend(source);
                 }
             }
             Err(fatal) => note(&format!("warning: cannot search recent duplicates: {fatal}")),
         }
     }
+    found.retain(|_, sources| !sources.is_empty());
     found
 }
 
@@ -386,7 +342,8 @@ fn recent_duplicates(settings: &Settings, ids: &Ids<'_>) -> BTreeMap<IdHash, BTr
 fn search(settings: &Settings, limits: Limits, ids: &Ids<'_>) -> Result<Searched, Fatal> {
     let max =
         limits.records.map_or_else(String::new, |max| format!(", at most its last {} records", output::count(max)));
-    note(&format!("searching {} in {}{max}", listed(ids.values().copied()), quoted(&searched_topics(settings))));
+    let names = ids.values().copied().collect::<Vec<_>>().join(", ");
+    note(&format!("searching {names} in {}{max}", quoted(&searched_topics(settings))));
     let template = "search {bar:28} {percent:>3} %  {human_pos} / {human_len} records  {per_sec}  left {eta}";
     let progress = ProgressDisplay::new(Some(0), template);
     let wanted = Wanted { ids: ids.keys().copied().collect(), records: limits.records, since: limits.since };
@@ -407,7 +364,7 @@ fn not_found(ids: &Ids<'_>, searched: &Searched, since: Limits) -> Option<String
     if missing.is_empty() {
         return None;
     }
-    let (missing, topics, records) = (listed(missing), quoted(&searched.topics), output::count(searched.records));
+    let (missing, topics, records) = (missing.join(", "), quoted(&searched.topics), output::count(searched.records));
     if searched.records == 0 {
         return Some(format!("{missing}: no record was searched: {topics} holds none of that time"));
     }
@@ -432,10 +389,6 @@ fn without_verdict(ids: &Ids<'_>, searched: &Searched) -> Vec<String> {
     lines.collect()
 }
 
-fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    names.into_iter().collect::<Vec<_>>().join(", ")
-}
-
 fn quoted(topics: &[String]) -> String {
     let quoted: Vec<String> = topics.iter().map(|topic| format!("`{topic}`")).collect();
     format!("topic{} {}", if quoted.len() == 1 { "" } else { "s" }, quoted.join(", "))
@@ -447,10 +400,10 @@ mod tests {
 
     #[test]
     fn a_range_names_at_least_one_offset() {
-        let range = "crawl.pages:3:10-11".parse::<OffsetRange>().unwrap();
-        assert_eq!(range, OffsetRange { partition: PartitionId::new("crawl.pages", 3), from: 10, to: 11 });
+        let range = RequestBody::Reopen { partition: PartitionId::new("crawl.pages", 3), from: 10, to: 11 };
+        assert_eq!(reopen("crawl.pages:3:10-11"), Ok(range));
         for text in ["", "a:3:10-10", "a:3:11-10", "a:3:10", ":3:1-2", "a:-1:1-2", "a:b:3:1-2", "a:3:-5-2", "3:1-2"] {
-            assert!(text.parse::<OffsetRange>().is_err(), "{text}");
+            assert!(reopen(text).is_err(), "{text}");
         }
     }
 

@@ -132,15 +132,9 @@ fn fits(limit: u64, plan: MemoryPlan) -> Row {
 pub(super) fn rate(ends: &Ends) -> f64 {
     let span =
         ends.oldest.zip(ends.newest).map_or(0, |(oldest, newest)| newest.millis().saturating_sub(oldest.millis()));
-    match u32::try_from(ends.records) {
-        Ok(records) if u64::from(records) >= ENOUGH_RECORDS && span >= ENOUGH_MILLIS => {
-            f64::from(records) * 1000.0 / (Duration::from_millis(span.unsigned_abs()).as_secs_f64() * 1000.0)
-        }
-        Ok(_) => 0.0,
-        Err(_) => {
-            f64::from(u32::MAX) * 1000.0 / (Duration::from_millis(span.max(1).unsigned_abs()).as_secs_f64() * 1000.0)
-        }
-    }
+    let records = f64::from(u32::try_from(ends.records).unwrap_or(u32::MAX));
+    let is_enough = ends.records >= ENOUGH_RECORDS && span >= ENOUGH_MILLIS;
+    if is_enough { records / Duration::from_millis(span.unsigned_abs()).as_secs_f64() } else { 0.0 }
 }
 
 /// Checks that the index holds the window at this rate if every page is an original.

@@ -68,11 +68,7 @@ pub(super) fn input(
     let facts = std::iter::once(format!("read; {} partitions", view.partitions)).chain(bytes).chain(retention);
     let mut rows = vec![Row::ok(&view.name, facts.collect::<Vec<_>>().join("; "))];
     if let Err(cluster_error) = &view.settings {
-        rows.push(Row::warn(
-            &view.name,
-            format!("failed to read its settings: {cluster_error}"),
-            remedy(cluster_error),
-        ));
+        rows.push(unread_settings(&view.name, cluster_error));
     }
     let limit = settings.rules.max_future_skew;
     if let Some(newest) = ends.newest.filter(|newest| *newest > now.plus(limit)) {
@@ -80,18 +76,11 @@ pub(super) fn input(
         let limit = output::span(limit);
         let text =
             format!("its newest record is {ahead} ahead of this machine's clock (window.max_future_skew {limit})");
-        rows.push(Row::warn(
-            "clock",
-            text,
-            Some("set the clock of this machine, or of the writer of the input".to_owned()),
-        ));
+        let fix = "set the clock of this machine, or of the writer of the input".to_owned();
+        rows.push(Row::warn("clock", text, Some(fix)));
     } else if let Some(newest) = ends.newest {
-        let text = format!(
-            "newest record of {} is {} old",
-            view.name,
-            span(now.millis().saturating_sub(newest.millis()).max(0))
-        );
-        rows.push(Row::ok("clock", text));
+        let age = span(now.millis().saturating_sub(newest.millis()).max(0));
+        rows.push(Row::ok("clock", format!("newest record of {} is {age} old", view.name)));
     }
     rows
 }
@@ -106,7 +95,7 @@ pub(super) fn output(
 ) -> Vec<Row> {
     let name = view.name.as_str();
     if let Err(cluster_error) = &view.settings {
-        return vec![Row::warn(name, format!("failed to read its settings: {cluster_error}"), remedy(cluster_error))];
+        return vec![unread_settings(name, cluster_error)];
     }
     let mut rows = Vec::new();
     let mut set = |text: String, name_value: String| {
@@ -144,10 +133,9 @@ pub(super) fn output(
         let age = now.millis().saturating_sub(oldest.millis());
         let deletes = view.setting("cleanup.policy").is_none_or(|policy| policy.contains("delete"));
         if age > retention && deletes {
+            let (kept, age) = (span(retention), span(age));
             let text = format!(
-                "retention.ms ({}) is shorter than the oldest input record ({}): old pages may be deleted on arrival",
-                span(retention),
-                span(age)
+                "retention.ms ({kept}) is shorter than the oldest input record ({age}): old pages may be deleted on arrival"
             );
             let longer = input.map_or(-1, |input| if input.retention > retention { input.retention } else { -1 });
             set(text, format!("retention.ms={longer}"));
@@ -155,23 +143,15 @@ pub(super) fn output(
     }
     let keeps_numbers = settings.output.partition == Partition::Same && !is_dead;
     if let Some(input) = input.filter(|input| view.partitions != input.partitions && keeps_numbers) {
-        let text = format!(
-            "{} partitions, the input has {}: pages go by key instead of to the same number",
-            view.partitions, input.partitions
-        );
-        let fix = format!(
-            "kafka-topics.sh --bootstrap-server BROKER --alter --topic {name} --partitions {}",
-            input.partitions
-        );
-        rows.push(Row::warn(name, text, (view.partitions < input.partitions).then_some(fix)));
+        let (own, of_input) = (view.partitions, input.partitions);
+        let text = format!("{own} partitions, the input has {of_input}: pages go by key instead of to the same number");
+        let fix = format!("kafka-topics.sh --bootstrap-server BROKER --alter --topic {name} --partitions {of_input}");
+        rows.push(Row::warn(name, text, (own < of_input).then_some(fix)));
     }
-    if view.in_sync < usize::try_from(view.number("min.insync.replicas").unwrap_or(1)).unwrap_or(1) {
-        let text = format!(
-            "{} of {} replicas in sync, min.insync.replicas is {}: nothing can be written",
-            view.in_sync,
-            view.replicas,
-            view.number("min.insync.replicas").unwrap_or(1)
-        );
+    let (in_sync, replicas, min) = (view.in_sync, view.replicas, view.number("min.insync.replicas").unwrap_or(1));
+    if in_sync < usize::try_from(min).unwrap_or(1) {
+        let text =
+            format!("{in_sync} of {replicas} replicas in sync, min.insync.replicas is {min}: nothing can be written");
         rows.push(Row::fail(name, text, Some("restart the brokers that hold its replicas".to_owned())));
     }
     if rows.is_empty() {
@@ -202,7 +182,7 @@ pub(super) fn log(
     }
     match &view.settings {
         Err(cluster_error) => {
-            rows.push(Row::warn(name, format!("failed to read its settings: {cluster_error}"), remedy(cluster_error)));
+            rows.push(unread_settings(name, cluster_error));
         }
         Ok(found) => rows.extend(problems(kind, view.replicas, found).into_iter().map(|problem| {
             let fix = Some(alter(name, &format!("{}={}", problem.setting, problem.wanted)));
@@ -225,40 +205,36 @@ pub(super) fn log(
 
 fn low_replication(name: &str, replication_factor: usize, brokers: usize) -> Option<Row> {
     let possible = brokers.min(3);
-    let text = || {
-        format!("replication factor {replication_factor} on {brokers} brokers: a lost broker takes verdicts with it")
-    };
+    let text =
+        format!("replication factor {replication_factor} on {brokers} brokers: a lost broker takes verdicts with it");
     let fix =
         format!("set logs.replication_factor: {possible} before the first start, or kafka-reassign-partitions.sh");
-    (replication_factor < possible).then(|| Row::warn(name, text(), Some(fix)))
+    (replication_factor < possible).then(|| Row::warn(name, text, Some(fix)))
 }
 
 fn alter(topic: &str, setting: &str) -> String {
     alter_command(topic, &[setting.to_owned()])
 }
 
-fn remedy(cluster_error: &ClusterError) -> Option<String> {
-    match cluster_error {
+fn unread_settings(topic: &str, cluster_error: &ClusterError) -> Row {
+    let fix = match cluster_error {
         ClusterError::Denied(denied) => Some(denied.clone().to("DescribeConfigs").remedy()),
         ClusterError::Identity(_) | ClusterError::Unavailable(_) => None,
-    }
+    };
+    Row::warn(topic, format!("failed to read its settings: {cluster_error}"), fix)
 }
 
 /// Formats a number of bytes in the largest unit that it reaches.
 fn size(bytes: i64) -> String {
     let units = [("GiB", 1_i64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    let unit = units.iter().find(|(_, factor)| bytes >= *factor);
-    unit.map_or_else(
-        || format!("{bytes} B"),
-        |(name, factor)| {
-            let tenths = bytes.saturating_mul(10) / factor;
-            if tenths % 10 == 0 {
-                format!("{} {name}", tenths / 10)
-            } else {
-                format!("{}.{} {name}", tenths / 10, tenths % 10)
-            }
-        },
-    )
+    let Some((unit, factor)) = units.iter().find(|(_, factor)| bytes >= *factor) else {
+        return format!("{bytes} B");
+    };
+    let tenths = bytes.saturating_mul(10) / factor;
+    match tenths % 10 {
+        0 => format!("{} {unit}", tenths / 10),
+        tenth => format!("{}.{tenth} {unit}", tenths / 10),
+    }
 }
 
 /// Formats a number of milliseconds; a negative one means unlimited.
@@ -281,13 +257,12 @@ pub(super) fn may_write(inspector: &ClusterInspector, topic: &str) -> Vec<Row> {
 
 /// Checks the permission to create a missing log; `create` is the command for another user.
 pub(super) fn may_make_log(inspector: &ClusterInspector, plan: &TopicPlan, create: &str) -> Vec<Row> {
-    let refused = inspector.may_create(plan).err();
-    let row = |cluster_error: &ClusterError| {
-        let row = Row::cluster_error(&plan.name, cluster_error);
+    let row = |cluster_error: ClusterError| {
+        let row = Row::cluster_error(&plan.name, &cluster_error);
         let fix = row.fix.as_ref().map(|fix| format!("{fix}, or let an authorized user run `{create}`"));
         Row { fix, ..row }
     };
-    refused.iter().map(row).collect()
+    inspector.may_create(plan).err().map(row).into_iter().collect()
 }
 
 /// Checks the permissions to read, write and trim a log that the roles of this instance need.
@@ -302,8 +277,7 @@ pub(super) fn may_use_log(
     let mut rows = Vec::new();
     // Judges read the fingerprint log; both roles follow the verdict log.
     if roles.judge || !is_fingerprints {
-        let unread = inspector.ends(name, view.partitions).err();
-        rows.extend(unread.iter().map(|cluster_error| Row::cluster_error(name, cluster_error)));
+        rows.extend(inspector.ends(name, view.partitions).err().map(|error| Row::cluster_error(name, &error)));
     }
     if if is_fingerprints { roles.worker } else { roles.judge } {
         rows.extend(may_write(inspector, name));
@@ -321,13 +295,7 @@ pub(super) fn may_join(settings: &Settings, inspector: &ClusterInspector, input:
     let mut rows = Vec::new();
     let group = settings.input.group.as_str();
     if settings.roles.worker {
-        rows.extend(
-            inspector
-                .may_join(group, topic)
-                .err()
-                .iter()
-                .map(|cluster_error| Row::cluster_error("group", cluster_error)),
-        );
+        rows.extend(inspector.may_join(group, topic).err().map(|error| Row::cluster_error("group", &error)));
     }
     if settings.roles.judge {
         let scheme = settings.scheme().to_string();
@@ -341,8 +309,7 @@ pub(super) fn may_join(settings: &Settings, inspector: &ClusterInspector, input:
             ClusterError::Denied(denied) => {
                 let of_all = Denied { name: format!("{group}.judge."), ..denied.clone() };
                 let text = format!("not authorized: {} on group {}*", of_all.operation, of_all.name);
-                let fix = of_all.remedy() + " --resource-pattern-type prefixed";
-                Row { is_denied: true, ..Row::fail("group", text, Some(fix)) }
+                Row::denied("group", text, of_all.remedy() + " --resource-pattern-type prefixed")
             }
             ClusterError::Identity(_) | ClusterError::Unavailable(_) => Row::cluster_error("group", cluster_error),
         }));

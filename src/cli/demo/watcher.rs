@@ -14,7 +14,7 @@ use super::{Fed, JudgedPage, Shared, judged_page};
 use crate::clock::Clock;
 use crate::crawl::Summary;
 use crate::crawl::score::{Found, Scorer};
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, OrFatal, Reason};
 use crate::kafka::demo::{Step, Tail, Written};
 use crate::telemetry::metrics::whole;
 use crate::telemetry::{Metrics, catalog};
@@ -53,7 +53,7 @@ struct Known {
     scorer: Scorer,
     keys: HashMap<String, String>,
     order: VecDeque<String>,
-    verdicts: BTreeMap<Found, u64>,
+    verdicts: BTreeMap<&'static str, u64>,
     judged: u64,
     bytes: u64,
     failed: u64,
@@ -68,7 +68,7 @@ impl Watcher {
         let summary = self.follow(&metrics);
         self.shared.stop();
         // Stop the service as Ctrl-C does: it commits complete pages first.
-        let raised = signal_hook::low_level::raise(SIGTERM).map_err(|error| Reason::Failure.because(error));
+        let raised = signal_hook::low_level::raise(SIGTERM).or_fatal(Reason::Failure);
         summary.and_then(|summary| raised.map(|()| summary))
     }
 
@@ -76,11 +76,19 @@ impl Watcher {
         let clock = Clock::start();
         let is_terminal = std::io::stderr().is_terminal();
         let shows = tick(if is_terminal { LIVE } else { LOGGED });
-        let mut known = Known::new();
+        let mut known = Known {
+            scorer: Scorer::new(REMEMBERED),
+            keys: HashMap::new(),
+            order: VecDeque::new(),
+            verdicts: BTreeMap::new(),
+            judged: 0,
+            bytes: 0,
+            failed: 0,
+        };
         let mut screen = Screen { is_terminal, lines: 0 };
         let (mut before, mut stop_by) = ((0, Duration::ZERO), None);
         loop {
-            let step = self.tail.next(WAIT).map_err(|error| Reason::Failure.because(error))?;
+            let step = self.tail.next(WAIT).or_fatal(Reason::Failure)?;
             self.fed_receiver.try_iter().for_each(|fed| known.hear(fed));
             if let Step::Record(written) = step {
                 known.note(&written, &self.prefix);
@@ -111,18 +119,6 @@ impl Watcher {
 }
 
 impl Known {
-    fn new() -> Self {
-        Self {
-            scorer: Scorer::new(REMEMBERED),
-            keys: HashMap::new(),
-            order: VecDeque::new(),
-            verdicts: BTreeMap::new(),
-            judged: 0,
-            bytes: 0,
-            failed: 0,
-        }
-    }
-
     fn hear(&mut self, fed: Fed) {
         match fed {
             Fed::Planted(key, truth) => self.scorer.plant(&key, &truth),
@@ -153,7 +149,7 @@ impl Known {
             );
             return;
         };
-        *self.verdicts.entry(found).or_default() += 1;
+        *self.verdicts.entry(found.name()).or_default() += 1;
         // An original that is not remembered cannot be a page of the family.
         let matched = matched.map(|source| self.keys.get(&source).cloned().unwrap_or(source));
         self.scorer.note(&key, &truth, found, matched.as_deref());
@@ -161,19 +157,13 @@ impl Known {
 
     fn summary(&self, shared: &Shared, metrics: &Metrics, now: Duration, before: (u64, Duration)) -> Summary {
         let metrics = metrics.values();
-        let mut verdicts: Vec<(&'static str, u64)> = Found::NAMES.map(|name| (name, 0)).into();
-        for (found, count) in &self.verdicts {
-            if let Some(sum) = verdicts.iter_mut().find(|(name, _)| *name == found.name()) {
-                sum.1 += count;
-            }
-        }
         Summary {
             elapsed: now,
             fed: shared.fed.load(Ordering::Relaxed),
             judged: self.judged,
             bytes: self.bytes,
             lately: (self.judged - before.0, now.saturating_sub(before.1)),
-            verdicts,
+            verdicts: Found::NAMES.map(|name| (name, self.verdicts.get(name).copied().unwrap_or(0))).into(),
             originals: metrics.largest(&catalog::INDEX_ENTRIES).map(whole),
             index_bytes: Some(metrics.count(&catalog::INDEX_MEMORY)),
             report: self.scorer.report(),

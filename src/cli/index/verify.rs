@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::snapshots_at_hand;
 use crate::cli::Global;
-use crate::cli::output::{Format, columns, print, print_json};
+use crate::cli::output::{columns, print_each};
 use crate::cli::verdict::{self, Form, Measure};
 use crate::config::Purpose;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, fatal};
 use crate::operators::verdicts::{PartitionVerification, Step, verify_logs};
 use crate::protocol::{Answer, LogPartition, Verdict, VerdictOffset};
 use crate::threads::run_parallel;
@@ -34,20 +34,16 @@ struct Held {
     digest: u64,
 }
 
-impl Held {
-    fn of(snapshot: &Snapshot) -> Self {
-        let loaded = State::load(&snapshot.state, &snapshot.originals, run_parallel);
-        Self { at: snapshot.at, originals: snapshot.originals.len(), digest: loaded.digest() }
-    }
-}
-
 /// Judges the kept requests of the fingerprint log again under the rules that the verdict log names. Compares the
 /// resulting verdicts with the verdict log, and the resulting state with the newest snapshot of this instance (law L5).
 pub(super) fn verify(global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Run)?.settings;
     let form = settings.fingerprint.minhash.form;
-    let snapshots: BTreeMap<LogPartition, Held> =
-        snapshots_at_hand(&settings)?.into_iter().map(|(log, snapshot)| (log, Held::of(&snapshot))).collect();
+    let held = |(log, snapshot): (LogPartition, Snapshot)| {
+        let digest = State::load(&snapshot.state, &snapshot.originals, run_parallel).digest();
+        (log, Held { at: snapshot.at, originals: snapshot.originals.len(), digest })
+    };
+    let snapshots: BTreeMap<LogPartition, Held> = snapshots_at_hand(&settings)?.into_iter().map(held).collect();
     let mut found: BTreeMap<LogPartition, Found> = BTreeMap::new();
     let trials = verify_logs(&settings, |step| match step {
         Step::Next { log, offset, verification } => {
@@ -63,17 +59,11 @@ pub(super) fn verify(global: &Global) -> Result<(), Fatal> {
             }
         }
     })?;
-    let mut reports = Vec::new();
-    for (log, verification) in &trials {
-        let found = found.remove(log).unwrap_or_default();
-        reports.push(report(*log, verification, snapshots.get(log), &found));
-    }
-    let format = Format::or_usual(global.output);
-    match format {
-        Format::Table => reports.iter().try_for_each(|report| print(&table(report)))?,
-        Format::Json => print_json(&Value::Array(reports.clone()), format)?,
-        Format::Jsonl => reports.iter().try_for_each(|report| print_json(report, format))?,
-    }
+    let report = |(log, verification): (&LogPartition, &PartitionVerification)| {
+        report(*log, verification, snapshots.get(log), &found.remove(log).unwrap_or_default())
+    };
+    let reports: Vec<Value> = trials.iter().map(report).collect();
+    print_each(global.format(), &reports, table, Value::clone)?;
     let any = |pointer: &str| reports.iter().any(|report| report.pointer(pointer) == Some(&Value::Bool(false)));
     let why = if any("/verdicts/agree") {
         "verdicts are not what the fingerprint log leads to under its own rules: keep both logs and report it; pages that \
@@ -83,7 +73,7 @@ pub(super) fn verify(global: &Global) -> Result<(), Fatal> {
     } else {
         return Ok(());
     };
-    Err(Reason::Failure.because(anyhow::anyhow!(why)))
+    Err(fatal!(Failure, why))
 }
 
 fn seen(state: &State) -> (u64, usize) {
@@ -93,28 +83,21 @@ fn seen(state: &State) -> (u64, usize) {
 fn report(log: LogPartition, verification: &PartitionVerification, snapshot: Option<&Held>, found: &Found) -> Value {
     let counts = verification.verifier.counts();
     let agree = counts.differences == 0 && verification.broken.is_none();
+    let state = verification.verifier.state();
     let snapshot = snapshot.map(|snapshot| {
-        let (digest, in_log) = found.at_snapshot.unwrap_or_else(|| seen(verification.verifier.state()));
+        let (digest, in_log) = found.at_snapshot.unwrap_or_else(|| seen(state));
         json!({
-            "agrees": snapshot.digest == digest,
-            "offset": snapshot.at.0,
-            "originals": snapshot.originals,
+            "agrees": snapshot.digest == digest, "offset": snapshot.at.0, "originals": snapshot.originals,
             "originals_in_log": in_log,
         })
     });
     json!({
         "log": log.0,
         "verdicts": {
-            "agree": agree,
-            "judged_again": counts.judged,
-            "same": counts.same,
-            "differences": counts.differences,
-            "older_than_the_log": counts.unknown,
-            "without_requests": counts.unasked,
-            "second_verdicts": counts.second_verdicts,
-            "first_request": verification.first_request.0,
-            "next_request": verification.verifier.state().next_request().0,
-            "broken": verification.broken,
+            "agree": agree, "judged_again": counts.judged, "same": counts.same, "differences": counts.differences,
+            "older_than_the_log": counts.unknown, "without_requests": counts.unasked,
+            "second_verdicts": counts.second_verdicts, "first_request": verification.first_request.0,
+            "next_request": state.next_request().0, "broken": verification.broken,
         },
         "differences": found.differences,
         "snapshot": snapshot,
@@ -122,22 +105,20 @@ fn report(log: LogPartition, verification: &PartitionVerification, snapshot: Opt
 }
 
 fn as_json(offset: i64, difference: &Difference, form: Form) -> Value {
-    match difference {
+    let (what, text) = match difference {
         Difference::Verdict { request, written, again } => {
-            let verdict_json =
-                |verdict: &Option<Box<Verdict>>| verdict.as_ref().map(|verdict| verdict::other(&verdict.answer, form));
-            json!({
-                "what": "verdict", "offset": offset, "request": request.map(|request| request.0), "written": verdict_json(written), "again": verdict_json(again),
-                "text": format!("written: {}; judged again: {}", in_words(written.as_deref(), form), in_words(again.as_deref(), form)),
-            })
+            let [written_words, again_words] = [written, again].map(|verdict| in_words(verdict.as_deref(), form));
+            let [written, again] =
+                [written, again].map(|verdict| verdict.as_ref().map(|verdict| verdict::other(&verdict.answer, form)));
+            return json!({
+                "what": "verdict", "offset": offset, "request": request.map(|request| request.0), "written": written,
+                "again": again, "text": format!("written: {written_words}; judged again: {again_words}"),
+            });
         }
-        Difference::ExpiryWatermarks => json!({
-            "what": "watermarks", "offset": offset, "text": "the expiry watermarks do not match the verdicts",
-        }),
-        Difference::Checkpoint => json!({
-            "what": "checkpoint", "offset": offset, "text": "the checkpoint is not what the verdicts before it lead to",
-        }),
-    }
+        Difference::ExpiryWatermarks => ("watermarks", "the expiry watermarks do not match the verdicts"),
+        Difference::Checkpoint => ("checkpoint", "the checkpoint is not what the verdicts before it lead to"),
+    };
+    json!({"what": what, "offset": offset, "text": text})
 }
 
 fn in_words(verdict: Option<&Verdict>, form: Form) -> String {

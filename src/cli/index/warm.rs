@@ -8,16 +8,15 @@ use clap::{ArgAction, Args};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
-use crate::cli::output::{self, Format, columns, print, print_json};
+use crate::cli::output::{self, NamedRows, print_report};
 use crate::cli::progress_bar::ProgressDisplay;
-use crate::cli::replay::When;
+use crate::cli::replay::range_bound;
 use crate::cli::{Global, note};
-use crate::clock::wall_time;
-use crate::config::{Purpose, load};
+use crate::config::{ByteSize, Purpose, load};
 use crate::error::Fatal;
 use crate::record::Timestamp;
-use crate::replay::Rate;
 use crate::replay::warm::{Draft, Judging, Options, Outcome, Phase, Report, Until, draft, run};
+use crate::replay::{RangeBound, Rate};
 use crate::service::signals;
 
 /// Arguments of `index warm`.
@@ -27,8 +26,8 @@ pub struct WarmArgs {
     #[arg(long, value_name = "FILE")]
     pub running: PathBuf,
     /// First event time: start, a time or an age [default: window and lateness before the newest page]
-    #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
-    pub from: Option<When>,
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true, value_parser = range_bound)]
+    pub from: Option<RangeBound>,
     /// Maximum number of pages or bytes per second: 5000/s, 20MiB/s
     #[arg(long, value_name = "RATE")]
     pub rate: Option<Rate>,
@@ -56,79 +55,62 @@ pub(super) fn warm(args: &WarmArgs, global: &Global) -> Result<(), Fatal> {
     sources.set.clear();
     let running = load(&sources, Purpose::Run).map_err(Fatal::from);
     let running = running.map_err(|fatal| fatal.in_part(&args.running.display().to_string()))?.settings;
-    let from = args.from.map(|from| from.extent(wall_time()));
-    let format = Format::or_usual(global.output);
+    let format = global.format();
     if !args.execute {
-        let draft = draft(&running, &new, from)?;
-        match format {
-            Format::Table => print(&table(&draft, args, new.memory_of_all_indexes()))?,
-            Format::Json | Format::Jsonl => print_json(&document(&draft), format)?,
-        }
+        let draft = draft(&running, &new, args.from)?;
+        print_report(format, &document(&draft), || table(&draft, args, new.memory_of_all_indexes()))?;
         note("nothing was done: add --execute to do it");
         return Ok(());
     }
     let options = Options {
-        from,
+        from: args.from,
         rate: args.rate,
         yield_to_lag: args.yield_to_lag,
         judging: if args.judge { Judging::Here } else { Judging::Elsewhere },
         until: if args.once { Until::CaughtUp } else { Until::Stopped },
     };
-    let mut progress = Progress::new();
+    let template = "{prefix:8} {bar:28} {percent:>3} %  {msg}  left {eta}";
+    let mut progress = Progress { display: ProgressDisplay::new(Some(1), template), shown: None };
     let outcome = run(&running, new, &options, &signals()?, |report| progress.show(report));
     progress.display.finish();
-    print_outcome(&outcome?, format)
+    let outcome = outcome?;
+    print_report(format, &outcome, || result(&outcome))
 }
 
 fn table(draft: &Draft, args: &WarmArgs, max_memory: u64) -> String {
-    let state = |is_there: bool| if is_there { "exists" } else { "missing, is created" };
-    let mut rows: Vec<[String; 2]> = draft
-        .topics
-        .iter()
-        .map(|(name, is_there)| ["topic".to_owned(), format!("{name} ({})", state(*is_there))])
-        .collect();
+    let mut rows = NamedRows::default();
+    for (name, is_there) in &draft.topics {
+        rows.add("topic", format!("{name} ({})", if *is_there { "exists" } else { "missing, is created" }));
+    }
     let newest =
         draft.newest.map_or_else(|| "nothing was judged yet".to_owned(), |time| format!("newest page: {}", date(time)));
-    rows.push(["from".to_owned(), format!("{} ({newest})", date(draft.from))]);
+    rows.add("from", format!("{} ({newest})", date(draft.from)));
     for (partition, Range { start, end }) in &draft.log {
-        rows.push(["log".to_owned(), format!("{partition}, offsets {start} to {end}, and later ones")]);
+        rows.add("log", format!("{partition}, offsets {start} to {end}, and later ones"));
     }
-    let (partitions, records) = draft.input;
-    let records = output::count(records);
-    rows.push(["input".to_owned(), format!("{partitions} partitions: at most {records} records to read")]);
-    rows.push([
-        "judge".to_owned(),
-        if args.judge {
-            format!(
-                "in this process, which holds an index of up to {} (index.max_memory, for all partitions)",
-                crate::config::ByteSize(max_memory)
-            )
-        } else {
-            "instances of the new configuration that run already".to_owned()
-        },
-    ]);
-    rows.extend(draft.warnings.iter().map(|warning| ["warning".to_owned(), warning.clone()]));
-    let rows: Vec<Vec<String>> = rows.into_iter().map(|[head, text]| vec![String::new(), head, text]).collect();
-    format!("warm {} -> {}\n{}", draft.running, draft.scheme, columns(&rows))
+    let (partitions, records) = (draft.input.0, output::count(draft.input.1));
+    rows.add("input", format!("{partitions} partitions: at most {records} records to read"));
+    let judge = if args.judge {
+        let memory = ByteSize(max_memory);
+        format!("in this process, which holds an index of up to {memory} (index.max_memory, for all partitions)")
+    } else {
+        "instances of the new configuration that run already".to_owned()
+    };
+    rows.add("judge", judge);
+    draft.warnings.iter().for_each(|warning| rows.add("warning", warning));
+    rows.below(&format!("warm {} -> {}", draft.running, draft.scheme))
 }
 
 fn document(draft: &Draft) -> Value {
     let topics = draft.topics.iter().map(|(name, is_there)| json!({"topic": name, "exists": is_there}));
-    let log = draft.log.iter();
-    let log = log.map(
-        |(partition, range)| json!({"partition": partition.to_string(), "from": range.start.0, "end": range.end.0}),
+    let log = draft.log.iter().map(
+        |(partition, Range { start, end })| json!({"partition": partition.to_string(), "from": start.0, "end": end.0}),
     );
     json!({
-        "running_scheme": draft.running,
-        "scheme": draft.scheme,
-        "from_ms": draft.from.millis(),
-        "newest_ms": draft.newest.map(Timestamp::millis),
-        "log": log.collect::<Vec<_>>(),
-        "topics": topics.collect::<Vec<_>>(),
-        "input_partitions": draft.input.0,
-        "input_records": draft.input.1,
-        "warnings": draft.warnings,
-        "done": false,
+        "running_scheme": draft.running, "scheme": draft.scheme, "from_ms": draft.from.millis(),
+        "newest_ms": draft.newest.map(Timestamp::millis), "log": log.collect::<Vec<_>>(),
+        "topics": topics.collect::<Vec<_>>(), "input_partitions": draft.input.0, "input_records": draft.input.1,
+        "warnings": draft.warnings, "done": false,
     })
 }
 
@@ -137,51 +119,22 @@ fn date(time: Timestamp) -> String {
     known.map_or_else(|| "the beginning".to_owned(), |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
-fn print_outcome(outcome: &Outcome, format: Format) -> Result<(), Fatal> {
-    if format != Format::Table {
-        return print_json(&serde_json::to_value(outcome).unwrap_or_default(), format);
-    }
-    let filled = &outcome.filled;
-    let count = output::count;
-    let rows = [
-        [
-            "pages",
-            &format!(
-                "{} requested in {}",
-                count(filled.asked),
-                output::span(Duration::from_millis(outcome.elapsed_ms))
-            ),
-        ],
-        [
-            "changes",
-            &format!("{} withdrawals, forgotten originals and reopened ranges", count(filled.verdicts.changes)),
-        ],
-        [
-            "left out",
-            &format!(
-                "{} duplicates, {} older, {} known already",
-                count(filled.verdicts.duplicates),
-                count(filled.verdicts.older),
-                count(filled.verdicts.known)
-            ),
-        ],
-        [
-            "missing",
-            &format!(
-                "{} gone from the input, {} not readable by the new scheme",
-                count(filled.gone),
-                count(filled.refused)
-            ),
-        ],
-    ];
-    let rows: Vec<Vec<String>> =
-        rows.iter().map(|[head, text]| vec![String::new(), (*head).to_owned(), (*text).to_string()]).collect();
-    let state = match (outcome.caught_up, outcome.waiting) {
+fn result(outcome: &Outcome) -> String {
+    let (filled, count) = (&outcome.filled, output::count);
+    let [changes, duplicates, older, known] =
+        [filled.verdicts.changes, filled.verdicts.duplicates, filled.verdicts.older, filled.verdicts.known].map(count);
+    let elapsed = output::span(Duration::from_millis(outcome.elapsed_ms));
+    let mut rows = NamedRows::default();
+    rows.add("pages", format!("{} requested in {elapsed}", count(filled.asked)));
+    rows.add("changes", format!("{changes} withdrawals, forgotten originals and reopened ranges"));
+    rows.add("left out", format!("{duplicates} duplicates, {older} older, {known} known already"));
+    let (gone, refused) = (count(filled.gone), count(filled.refused));
+    rows.add("missing", format!("{gone} gone from the input, {refused} not readable by the new scheme"));
+    rows.below(&match (outcome.caught_up, outcome.waiting) {
         (false, _) => "stopped before it had caught up: the same command continues".to_owned(),
         (true, 0) => "caught up".to_owned(),
         (true, waiting) => format!("caught up once; {} verdicts were left when it was stopped", count(waiting)),
-    };
-    print(&format!("{state}\n{}", columns(&rows)))
+    })
 }
 
 /// Shows the progress, as a bar on a terminal and as log lines elsewhere, and the operator's next step when it changes.
@@ -191,25 +144,8 @@ struct Progress {
 }
 
 impl Progress {
-    fn new() -> Self {
-        let template = "{prefix:8} {bar:28} {percent:>3} %  {msg}  left {eta}";
-        Self { display: ProgressDisplay::new(Some(1), template), shown: None }
-    }
-
     fn show(&mut self, report: &Report<'_>) {
-        let was_caught_up = matches!(self.shown, Some(Phase::Following | Phase::Quiet));
-        match report.phase {
-            Phase::Following if !was_caught_up => note(
-                "caught up, and follows the running service. Next: stop the old instances cleanly, and wait until this \
-                 command reports that nothing new is judged",
-            ),
-            Phase::Quiet if self.shown != Some(Phase::Quiet) => note(
-                "nothing new is judged, and everything is filled in. Once the old instances are stopped: start the new \
-                 ones, then stop this command (SIGTERM or Ctrl-C)",
-            ),
-            Phase::Starting | Phase::CatchingUp | Phase::Yielding(_) | Phase::Following | Phase::Quiet => {}
-        }
-        self.shown = Some(report.phase);
+        let before = self.shown.replace(report.phase);
         let (read, total) = report.read;
         let (phase, lag) = match report.phase {
             Phase::Starting => ("start", None),
@@ -218,6 +154,17 @@ impl Progress {
             Phase::Following => ("follow", None),
             Phase::Quiet => ("quiet", None),
         };
+        if phase == "follow" && !matches!(before, Some(Phase::Following | Phase::Quiet)) {
+            note(
+                "caught up, and follows the running service. Next: stop the old instances cleanly, and wait until this \
+                 command reports that nothing new is judged",
+            );
+        } else if phase == "quiet" && before != Some(Phase::Quiet) {
+            note(
+                "nothing new is judged, and everything is filled in. Once the old instances are stopped: start the new \
+                 ones, then stop this command (SIGTERM or Ctrl-C)",
+            );
+        }
         let (asked, waiting) = (report.filled.asked, report.waiting);
         let draw = |bar: &ProgressBar| {
             bar.set_length(total.max(1));

@@ -5,22 +5,21 @@ mod why;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
 use dupgate_core::replay::{Changes, Compared, Example, Plan, Ranges, RecordedVerdict, Side, Sides, VerdictPair};
 use indicatif::ProgressBar;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::Both;
 use crate::cli::html::{self, Named, Script, escaped};
-use crate::cli::output::{self, Format, print, print_json};
+use crate::cli::output::{self, print_report};
+use crate::cli::page::fingerprinter;
 use crate::cli::progress_bar::ProgressDisplay;
 use crate::cli::{Global, note, tap, verdict};
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, fatal};
 use crate::fatal::failure;
-use crate::fingerprint::Fingerprinter;
 use crate::kafka::admin::LogNames;
 use crate::kafka::pages::PageBytes;
 use crate::record::{Decoder, Source};
@@ -76,10 +75,9 @@ impl Counted<'_> {
 
 /// Compares, prints the counts, and writes examples to a file.
 pub(super) fn diff(args: &DiffArgs, global: &Global) -> Result<(), Fatal> {
-    let base = super::read(global)?;
-    let store = Store::open(&base.live)?;
+    let store = Store::open(&super::read(global, None)?.live)?;
     let stored = written(&store, &args.id)?;
-    let both = super::of_plan(global, &stored.plan)?;
+    let both = super::read(global, Some(&stored.plan))?;
     let plan = &stored.plan;
     let (ranges, topic, name, records) = against(&store, &stored, &args.against)?;
     let names = Sides { before: name, after: format!("replay {}", plan.id) };
@@ -98,10 +96,7 @@ pub(super) fn diff(args: &DiffArgs, global: &Global) -> Result<(), Fatal> {
     let compared = changes.finish();
     let anchors = compared.examples.iter().map(|example| example.source.clone()).collect();
     let counted = Counted { plan, names, compared, records, anchors };
-    match Format::or_usual(global.output) {
-        Format::Table => print(&line(&counted))?,
-        format @ (Format::Json | Format::Jsonl) => print_json(&object(&counted), format)?,
-    }
+    print_report(global.format(), &object(&counted), || line(&counted))?;
     if !args.no_page {
         let file = args.page.clone().unwrap_or_else(|| format!("replay-{}-diff.html", plan.id).into());
         write_page(&counted, &both, &file)?;
@@ -109,7 +104,7 @@ pub(super) fn diff(args: &DiffArgs, global: &Global) -> Result<(), Fatal> {
     }
     let differ = counted.compared.total() - counted.compared.same();
     if args.exit_code && differ > 0 {
-        return Err(Reason::Failure.because(anyhow::anyhow!("{} verdicts differ", output::count(differ))));
+        return Err(fatal!(Failure, "{} verdicts differ", output::count(differ)));
     }
     Ok(())
 }
@@ -135,10 +130,10 @@ fn against(store: &Store, stored: &Stored, other: &str) -> Result<(Ranges, Strin
     if other == LIVE {
         if plan.is_of_files() {
             let id = &plan.id;
-            let why = anyhow::anyhow!(
+            return Err(fatal!(
+                Usage,
                 "replay `{id}` has read files, whose lines the service has not judged: --against names another replay of them"
-            );
-            return Err(Reason::Usage.because(why));
+            ));
         }
         let verdicts = LogNames::new(&plan.logs, &plan.live_scheme).verdicts.to_string();
         return Ok((plan.ranges(), verdicts, LIVE.to_owned(), plan.ranges().records()));
@@ -146,12 +141,12 @@ fn against(store: &Store, stored: &Stored, other: &str) -> Result<(Ranges, Strin
     let other_stored = written(store, other)?;
     let other = &other_stored.plan;
     if plan.is_of_files() && plan.files != other.files {
-        let why = anyhow::anyhow!(
+        return Err(fatal!(
+            Input,
             "replays `{}` and `{}` have not read the same files in the same order: a verdict depends on what was judged before",
             plan.id,
             other.id
-        );
-        return Err(Reason::Input.because(why));
+        ));
     }
     let ranges = plan.ranges().common(&other.ranges());
     let name = format!("replay {}", other.id);
@@ -162,8 +157,7 @@ fn against(store: &Store, stored: &Stored, other: &str) -> Result<(Ranges, Strin
     }
     let (records, of) = (ranges.records(), plan.ranges().records());
     if records == 0 {
-        let why = anyhow::anyhow!("replays `{}` and `{}` have no offset in common", plan.id, other.id);
-        return Err(Reason::Input.because(why));
+        return Err(fatal!(Input, "replays `{}` and `{}` have no offset in common", plan.id, other.id));
     }
     if records < of {
         let [few, of] = [records, of].map(output::count);
@@ -194,30 +188,26 @@ fn line(counted: &Counted<'_>) -> String {
     let mut parts = vec![format!("same verdict {} ({})", output::count(same), percent(same, compared.total()))];
     let mut changed: Vec<(VerdictPair, u64)> = compared.changed().collect();
     changed.sort_by_key(|(kind, count)| (std::cmp::Reverse(*count), *kind));
-    parts.extend(
-        changed.into_iter().map(|(kind, count)| format!("{} {}", kind_name(kind, names), output::count(count))),
-    );
+    parts.extend(changed.iter().map(|(kind, count)| format!("{} {}", kind_name(*kind, names), output::count(*count))));
     parts.extend(compared.unchanged().map(|verdict| format!("{} unchanged", verdict.name())));
     parts.join("   ")
 }
 
 fn object(counted: &Counted<'_>) -> Value {
     let Counted { plan, names, compared, records, .. } = counted;
-    let (mut changed, mut only): (Map<String, Value>, BTreeMap<Side, Map<String, Value>>) = Default::default();
+    let (mut changed, mut only) = (json!({}), Sides { before: json!({}), after: json!({}) });
     for (kind, count) in compared.changed() {
         let (object, name) = match (kind.only_in(), kind.before.or(kind.after)) {
-            (Some(side), Some(verdict)) => (only.entry(side).or_default(), verdict.name().to_owned()),
+            (Some(side), Some(verdict)) => (only.of_mut(side), verdict.name().to_owned()),
             (_, _) => (&mut changed, kind_name(kind, names)),
         };
-        object.insert(name, count.into());
+        object[name] = count.into();
     }
     let against = names.before.strip_prefix("replay ").unwrap_or(&names.before);
-    let examples: Vec<Value> = compared.examples.iter().map(|example| example_object(counted, example)).collect();
+    let examples: Value = compared.examples.iter().map(|example| example_object(counted, example)).collect();
     json!({
         "replay": plan.id, "against": against, "set": plan.set, "offsets": records, "pages": compared.total(),
-        "same": compared.same(), "changed": changed,
-        "only_in_against": only.remove(&Side::Before).unwrap_or_default(),
-        "only_in_replay": only.remove(&Side::After).unwrap_or_default(),
+        "same": compared.same(), "changed": changed, "only_in_against": only.before, "only_in_replay": only.after,
         "examples": examples,
     })
 }
@@ -225,15 +215,13 @@ fn object(counted: &Counted<'_>) -> Value {
 fn example_object(counted: &Counted<'_>, example: &Example) -> Value {
     let side = |side: Side| {
         let Some(recorded) = example.verdicts.of(side) else { return Value::Null };
-        let mut object = Map::new();
-        object.insert("verdict".to_owned(), recorded.verdict.name().into());
+        let of = recorded.of.as_ref().map(|of| verdict::matched(of, why::form(recorded)));
+        let mut object = of.unwrap_or_else(|| json!({}));
+        object["verdict"] = recorded.verdict.name().into();
         if let Some(reason) = recorded.reason {
-            object.insert("reason".to_owned(), reason.name().into());
+            object["reason"] = reason.name().into();
         }
-        if let Some(of) = &recorded.of {
-            object.extend(verdict::matched(of, why::form(recorded)));
-        }
-        Value::Object(object)
+        object
     };
     json!({
         "change": kind_name(example.kind(), &counted.names), "source": example.source.to_string(),
@@ -244,8 +232,7 @@ fn example_object(counted: &Counted<'_>, example: &Example) -> Value {
 /// Fetches the pages of the examples and writes them to a file.
 fn write_page(counted: &Counted<'_>, both: &Both, file: &std::path::Path) -> Result<(), Fatal> {
     let settings = both.tried.first().unwrap_or(&both.live);
-    let reader = Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
-        .map_err(|error| Reason::Config.because(error))?;
+    let reader = fingerprinter(&settings.record, settings)?;
     let decoder = Decoder::new(&settings.record, settings.text.max_nesting).map_err(failure)?;
     let mut texts = Texts::open(&both.live)?;
     let mut out = begin(counted);
@@ -269,10 +256,9 @@ fn write_page(counted: &Counted<'_>, both: &Both, file: &std::path::Path) -> Res
             section(&mut out, counted, example, reader.analyzer(), &pages);
         }
     }
-    end(&mut out);
-    std::fs::write(file, out).map_err(|error| {
-        Reason::State.because(anyhow::anyhow!("the examples are not written to {}: {error}", file.display()))
-    })
+    html::end(&mut out, Some(SCRIPT));
+    std::fs::write(file, out)
+        .map_err(|error| fatal!(State, "the examples are not written to {}: {error}", file.display()))
 }
 
 /// Shows the sections of one kind that hold a text. A link to a hidden section shows all again.
@@ -405,11 +391,6 @@ fn shown_match(example: &Example) -> Option<(Side, &Source)> {
         Some((side, &of.source))
     };
     of(Side::After).or_else(|| of(Side::Before))
-}
-
-/// Ends the page.
-fn end(out: &mut String) {
-    html::end(out, Some(SCRIPT));
 }
 
 #[cfg(test)]

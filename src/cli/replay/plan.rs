@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 use dupgate_core::replay::{Counts, Order, Plan, Reads, Target};
 use serde_json::json;
 
-use super::{Both, PlanArgs, RangeArgs, When};
-use crate::cli::output::{self, Format, columns, print, print_json};
+use super::{Both, PlanArgs, RangeArgs};
+use crate::cli::output::{self, NamedRows, counted, print_report};
 use crate::cli::{Global, note};
 use crate::clock::{random_id, wall_time};
 use crate::config::ByteSize;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, OrFatal, Reason, fatal};
 use crate::record::PartitionId;
-use crate::replay::{Draft, Sample, Store, Wanted, estimate, make};
+use crate::replay::{Draft, RangeBound, Sample, Store, Wanted, estimate, make};
 use crate::telemetry::Metrics;
 
 /// Creates a plan, prints it, and writes it to a file.
 pub(super) fn plan(args: &PlanArgs, global: &Global) -> Result<(), Fatal> {
-    let both = super::read(global)?;
+    let both = super::read(global, None)?;
     let store = Store::open(&both.live)?;
     let draft = draft(&store, &both, &args.range)?;
     let file = write(&draft.plan, args.plan_out.as_deref())?;
@@ -34,10 +34,7 @@ pub(super) fn plan(args: &PlanArgs, global: &Global) -> Result<(), Fatal> {
 /// Writes a plan to the named file, or to a new one.
 fn write(plan: &Plan, named: Option<&Path>) -> Result<PathBuf, Fatal> {
     let file = named.map_or_else(|| format!("replay-{}.json", plan.id).into(), Path::to_owned);
-    let opened = match named {
-        Some(_) => File::create(&file),
-        None => File::create_new(&file),
-    };
+    let opened = if named.is_some() { File::create(&file) } else { File::create_new(&file) };
     let written = opened.and_then(|mut opened| opened.write_all(plan.text().as_bytes()));
     written.map_err(|error| {
         let (reason, why) = if error.kind() == ErrorKind::AlreadyExists {
@@ -62,34 +59,29 @@ fn command_of(file: &Path, global: &Global) -> String {
 
 /// Creates a plan of what the command line requests.
 pub(super) fn draft(store: &Store, both: &Both, args: &RangeArgs) -> Result<Draft, Fatal> {
-    let now = wall_time();
     let ranges = args.offsets_file.as_deref().map(read_ranges).transpose()?.unwrap_or_default();
     let is_named = !ranges.is_empty() || !args.from_files.is_empty();
-    let Some(from) = args.from.or_else(|| is_named.then_some(When::Start)) else {
-        let why = anyhow::anyhow!(
+    let Some(from) = args.from.or_else(|| is_named.then_some(RangeBound::Start)) else {
+        return Err(fatal!(
+            Usage,
             "where does the range begin? Give --from, such as --from -48h or --from start, or --from-files"
-        );
-        return Err(Reason::Usage.because(why));
+        ));
     };
-    let id = match &args.id {
-        Some(id) => checked(id)?,
-        None => new_id(),
-    };
+    let id = args.id.as_deref().map_or_else(|| Ok(new_id()), checked)?;
     let into = args.into;
     if both.tried.len() > 1 && into != Target::None {
-        let why = anyhow::anyhow!("several values of a setting are judged in one pass with --into none only");
-        return Err(Reason::Usage.because(why));
+        return Err(fatal!(Usage, "several values of a setting are judged in one pass with --into none only"));
     }
     if into == Target::Live && !args.from_files.is_empty() {
-        let why = anyhow::anyhow!(
+        return Err(fatal!(
+            Usage,
             "pages of files have no live verdict to differ from, so --into live does not know which to write: --into shadow \
              writes them to topics of the replay"
-        );
-        return Err(Reason::Usage.because(why));
+        ));
     }
     if args.from_fingerprints && (into != Target::None || args.order == Some(Order::Time)) {
         let why = "--from-fingerprints judges in the order of the log and writes nothing: it needs --into none";
-        return Err(Reason::Usage.because(anyhow::anyhow!(why)));
+        return Err(fatal!(Usage, why));
     }
     let reads = if args.from_fingerprints { Reads::Fingerprints } else { Reads::Pages };
     expect_new(store, &id, into)?;
@@ -97,12 +89,12 @@ pub(super) fn draft(store: &Store, both: &Both, args: &RangeArgs) -> Result<Draf
     let partitions = args.partitions.as_deref().map(numbers).transpose()?.unwrap_or_default();
     let wanted = Wanted {
         id,
-        from: from.extent(now),
-        to: args.to.unwrap_or(When::End).extent(now),
+        from,
+        to: args.to.unwrap_or(RangeBound::End),
         partitions,
         files: args.from_files.clone(),
         ranges,
-        warm: args.warm.map(|warm| warm.0),
+        warm: args.warm,
         order: args.order.or_else(|| needs_log.then_some(Order::Log)),
         reads,
         into,
@@ -110,8 +102,7 @@ pub(super) fn draft(store: &Store, both: &Both, args: &RangeArgs) -> Result<Draf
         set: both.set.clone(),
     };
     if wanted.into == Target::Live && wanted.order != Some(Order::Log) {
-        let why = anyhow::anyhow!("--into live compares with the live verdicts: it needs --order log");
-        return Err(Reason::Usage.because(why));
+        return Err(fatal!(Usage, "--into live compares with the live verdicts: it needs --order log"));
     }
     make(store, &both.live, &both.tried, wanted)
 }
@@ -122,45 +113,42 @@ pub(super) fn sample(plan: &Plan, both: &Both) -> Result<Option<Sample>, Fatal> 
         return Ok(None);
     }
     let settings = both.tried.first().unwrap_or(&both.live);
-    let metrics = Metrics::new(&settings.metrics).map_err(|error| Reason::Bug.because(error))?;
+    let metrics = Metrics::new(&settings.metrics).or_fatal(Reason::Bug)?;
     estimate(plan, settings, &metrics).map(Some)
 }
 
 /// Prints a plan, and how long it takes at the rate of a sample.
 pub(super) fn show(plan: &Plan, sample: Option<Sample>, global: &Global) -> Result<(), Fatal> {
-    let format = Format::or_usual(global.output);
     let rate = sample.map(Rate::of).filter(|rate| rate.pages > 0.0);
-    if format != Format::Table {
-        let estimate = rate.map(|rate| {
-            let seconds = round(rate.seconds(plan));
-            json!({"pages_per_second": round(rate.pages), "bytes_per_page": round(rate.page_bytes), "seconds": seconds})
-        });
-        let plan = serde_json::to_value(plan).unwrap_or_default();
-        return print_json(&json!({"plan": plan, "estimate": estimate}), format);
-    }
-    let mut rows = vec![vec!["input".to_owned(), input(plan, rate)]];
+    let estimate = rate.map(|rate| {
+        let [pages, bytes, seconds] = [rate.pages, rate.page_bytes, rate.seconds(plan)].map(round);
+        json!({"pages_per_second": pages, "bytes_per_page": bytes, "seconds": seconds})
+    });
+    let report = json!({"plan": plan, "estimate": estimate});
+    print_report(global.format(), &report, || text(plan, rate))
+}
+
+fn text(plan: &Plan, rate: Option<Rate>) -> String {
+    let mut rows = NamedRows::default();
+    rows.add("input", input(plan, rate));
     if plan.warm_up_records > 0 {
         let records = output::count(plan.warm_up_records);
-        rows.push(vec!["warm-up".to_owned(), format!("{records} records before the range, judged and not produced")]);
+        rows.add("warm-up", format!("{records} records before the range, judged and not produced"));
     }
-    rows.push(vec!["order".to_owned(), order(plan)]);
-    rows.push(vec!["settings".to_owned(), tried(plan)]);
-    rows.push(vec!["output".to_owned(), output(plan)]);
+    rows.add("order", order(plan));
+    rows.add("settings", tried(plan));
+    rows.add("output", output(plan));
     if plan.into.writes() {
-        rows.push(vec!["group".to_owned(), format!("{}; `{}` is not touched", plan.own_group(), plan.group)]);
+        rows.add("group", format!("{}; `{}` is not touched", plan.own_group(), plan.group));
     }
     if let Some(rate) = rate {
         let time = output::span(std::time::Duration::from_secs_f64(rate.seconds(plan).min(1e9)));
-        rows.push(vec![
-            "estimate".to_owned(),
-            format!("{time} at {} pages a second, measured on a sample", output::count(round(rate.pages))),
-        ]);
+        let pages = output::count(round(rate.pages));
+        rows.add("estimate", format!("{time} at {pages} pages a second, measured on a sample"));
     }
-    rows.extend(disk(plan, rate).map(|disk| vec!["disk".to_owned(), disk]));
-    rows.extend(plan.warnings.iter().map(|warning| vec!["warning".to_owned(), warning.clone()]));
-    let rows: Vec<Vec<String>> = rows.into_iter().map(|row| [vec![String::new()], row].concat()).collect();
-    print(&format!("replay {}", plan.id))?;
-    print(&columns(&rows))
+    disk(plan, rate).into_iter().for_each(|disk| rows.add("disk", disk));
+    plan.warnings.iter().for_each(|warning| rows.add("warning", warning));
+    rows.below(&format!("replay {}", plan.id))
 }
 
 /// How fast a sample was read.
@@ -205,12 +193,10 @@ fn input(plan: &Plan, rate: Option<Rate>) -> String {
         Reads::Pages => "records",
         Reads::Fingerprints => "records, by their fingerprints in the live log",
     };
-    let mut topics: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut topics: BTreeMap<&str, usize> = BTreeMap::new();
     plan.input.iter().for_each(|range| *topics.entry(&range.topic).or_default() += 1);
-    let topics: Vec<String> = topics
-        .into_iter()
-        .map(|(topic, count)| format!("{topic} ({count} partition{})", if count == 1 { "" } else { "s" }))
-        .collect();
+    let topics: Vec<String> =
+        topics.into_iter().map(|(topic, count)| format!("{topic} ({})", counted(count, "partition"))).collect();
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     let size = rate
         .map(|rate| format!(", about {}", rounded(round(rate.page_bytes * plan.records as f64))))
@@ -220,9 +206,7 @@ fn input(plan: &Plan, rate: Option<Rate>) -> String {
 
 /// A size in its largest unit: rounded.
 fn rounded(bytes: u64) -> ByteSize {
-    let unit = (1_u64 << 40, 1_u64 << 30, 1_u64 << 20, 1_u64 << 10);
-    let units = [unit.0, unit.1, unit.2, unit.3];
-    let unit = units.into_iter().find(|unit| bytes >= *unit * 2).unwrap_or(1);
+    let unit = [40, 30, 20, 10].map(|bits| 1_u64 << bits).into_iter().find(|unit| bytes / 2 >= *unit).unwrap_or(1);
     ByteSize(bytes / unit * unit)
 }
 
@@ -288,16 +272,15 @@ fn checked(id: &str) -> Result<String, Fatal> {
     if !id.is_empty() && id.len() <= 32 && id.chars().all(is_plain) {
         return Ok(id.to_owned());
     }
-    let why = anyhow::anyhow!(
+    Err(fatal!(
+        Usage,
         "`{id}` cannot name a replay: expected up to 32 of a-z, 0-9 and -, because topics are named by it"
-    );
-    Err(Reason::Usage.because(why))
+    ))
 }
 
 /// Parses `0,3-5`.
 fn numbers(text: &str) -> Result<BTreeSet<i32>, Fatal> {
-    let refuse =
-        || Reason::Usage.because(anyhow::anyhow!("`{text}` lists no partitions: expected a list such as 0,3-5"));
+    let refuse = || fatal!(Usage, "`{text}` lists no partitions: expected a list such as 0,3-5");
     let mut found = BTreeSet::new();
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -313,7 +296,7 @@ fn numbers(text: &str) -> Result<BTreeSet<i32>, Fatal> {
 
 /// Reads lines of `topic,partition,from,to`; lines that begin with # are comments.
 fn read_ranges(path: &Path) -> Result<BTreeMap<PartitionId, Range<i64>>, Fatal> {
-    let unreadable = |why: String| Reason::Input.because(anyhow::anyhow!("{}: {why}", path.display()));
+    let unreadable = |why: String| fatal!(Input, "{}: {why}", path.display());
     let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
     let mut ranges = BTreeMap::new();
     for (number, line) in text.lines().enumerate() {

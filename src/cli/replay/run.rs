@@ -1,6 +1,7 @@
 //! `replay run` and `replay resume` with their progress and their result, and `status`, `list` and `clean` of what they
 //! left.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -10,12 +11,12 @@ use dupgate_core::replay::{Counts, Plan, Reads, Target, Total, own_name, variant
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
-use super::{Both, CleanArgs, PaceArgs, ResumeArgs, RunArgs, StatusArgs, plan};
-use crate::cli::output::{self, Format, clear_screen, columns, print, print_json, print_list, table};
+use super::{Both, PaceArgs, RunArgs, StatusArgs, plan};
+use crate::cli::output::{self, Format, NamedRows, clear_screen, print_list, print_report, table};
 use crate::cli::progress_bar::ProgressDisplay;
 use crate::cli::{Global, note};
 use crate::clock::Clock;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, OrFatal, Reason, fatal};
 use crate::protocol::VerdictKind;
 use crate::replay::{self, Options, Outcome, Phase, Rate, ReplayState, Report, Store, Stored};
 use crate::service;
@@ -25,10 +26,7 @@ use crate::telemetry::Metrics;
 /// Runs a plan, or creates one and shows it.
 pub(super) fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
     let given = args.plan.as_deref().map(read).transpose()?;
-    let both = match &given {
-        Some(plan) => super::of_plan(global, plan)?,
-        None => super::read(global)?,
-    };
+    let both = super::read(global, given.as_ref())?;
     let store = Store::open(&both.live)?;
     let plan = match given {
         Some(plan) => {
@@ -43,9 +41,20 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
         note("nothing was done: add --execute to run it");
         return Ok(());
     }
-    expect_rate_of_pages(&plan, args.pace.rate)?;
+    if let (Reads::Fingerprints, Some(rate @ Rate::Bytes(_))) = (plan.reads, args.pace.rate) {
+        return Err(fatal!(
+            Usage,
+            "--rate {rate}: a replay of fingerprints does not read the bytes of pages; give pages per second, such as \
+             --rate 5000/s"
+        ));
+    }
     expect_writable(args.pace.report.as_deref())?;
-    announce(&plan, args.plan.as_deref(), global)?;
+    // The plan was shown when it was created, or standard output is for the report.
+    if args.plan.is_none() && global.format() == Format::Table {
+        plan::show(&plan, None, global)?;
+    } else {
+        plan.warnings.iter().for_each(|warning| note(&format!("warning: {warning}")));
+    }
     confirm(&plan, args.confirm_live.as_deref())?;
     replay::expect_log(&plan, &both.live)?;
     let (stored, lock) = if plan.into.writes() {
@@ -62,27 +71,26 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
 }
 
 /// Continues a replay.
-pub(super) fn resume(args: &ResumeArgs, global: &Global) -> Result<(), Fatal> {
-    let base = super::read(global)?;
-    let store = Store::open(&base.live)?;
-    let seen = store.look(&args.id)?;
-    let both = super::of_plan(global, &seen.plan)?;
+pub(super) fn resume(id: &str, pace: &PaceArgs, global: &Global) -> Result<(), Fatal> {
+    let store = Store::open(&super::read(global, None)?.live)?;
+    let seen = store.look(id)?;
+    let both = super::read(global, Some(&seen.plan))?;
     replay::check(&seen.plan, &store, &both.live, &both.tried)?;
     if seen.state == ReplayState::Done {
         store.ensure_finished(&seen)?;
-        note(&format!("replay {} is done already", args.id));
+        note(&format!("replay {id} is done already"));
         let Some(total) = &seen.total else { return Ok(()) };
         let (total, variants) = (Total::clone(total), vec![total.counts.clone()]);
         let outcome = Outcome { total, variants, elapsed_ms: 0 };
-        return print_outcome(&seen.plan, &outcome, args.pace.report.as_deref(), global);
+        return print_outcome(&seen.plan, &outcome, pace.report.as_deref(), global);
     }
-    expect_writable(args.pace.report.as_deref())?;
-    let lock = store.lock(&args.id)?;
+    expect_writable(pace.report.as_deref())?;
+    let lock = store.lock(id)?;
     let stored = store.take_over(seen.plan)?;
     stored.expect_place()?;
     // The run ended before it had written everything.
     store.begin_again(&stored, both.tried.first().unwrap_or(&both.live))?;
-    go(&store, stored, Some(lock), &both, &args.pace, global)
+    go(&store, stored, Some(lock), &both, pace, global)
 }
 
 /// Runs a replay to its end. The lock is held until then; a replay that writes nothing needs none.
@@ -97,14 +105,14 @@ fn go(
     let plan = stored.plan.clone();
     let signals = service::signals()?;
     let mut of_metrics = both.live.metrics.clone();
-    of_metrics.labels.insert("replay".to_owned(), plan.id.clone());
-    let metrics = Metrics::new(&of_metrics).map_err(|error| Reason::Bug.because(error))?;
+of_metrics.labels.insert("replay".to_owned(), plan.id.clone());
+    let metrics = Metrics::new(&of_metrics).or_fatal(Reason::Bug)?;
     let _server = args.listen.map(|listen| service::serve_replay(&both.live, listen, &metrics)).transpose()?;
     let options = Options { rate: args.rate, yield_to_lag: args.yield_to_lag, max_dead_letters: args.max_dead_letters };
     let mut progress = Progress::new(&plan);
     let outcome =
         replay::run(stored, &both.live, &both.tried, &options, &metrics, &signals, |report| progress.show(report));
-    progress.end();
+    progress.display.finish();
     let outcome = outcome?;
     if plan.into.writes() {
         store.finish(&plan, &outcome.total)?;
@@ -112,32 +120,8 @@ fn go(
     print_outcome(&plan, &outcome, args.report.as_deref(), global)
 }
 
-/// A replay of fingerprints reads no pages, so that their bytes cannot limit it.
-fn expect_rate_of_pages(plan: &Plan, rate: Option<Rate>) -> Result<(), Fatal> {
-    match rate {
-        Some(rate @ Rate::Bytes(_)) if plan.reads == Reads::Fingerprints => {
-            let why = anyhow::anyhow!(
-                "--rate {rate}: a replay of fingerprints does not read the bytes of pages; give pages per second, such as \
-                 --rate 5000/s"
-            );
-            Err(Reason::Usage.because(why))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Shows what is about to be done: the plan, or only its warnings if the plan was shown when it was created or if
-/// standard output is for the report.
-fn announce(plan: &Plan, from_file: Option<&Path>, global: &Global) -> Result<(), Fatal> {
-    if from_file.is_none() && Format::or_usual(global.output) == Format::Table {
-        return plan::show(plan, None, global);
-    }
-    plan.warnings.iter().for_each(|warning| note(&format!("warning: {warning}")));
-    Ok(())
-}
-
 fn read(path: &Path) -> Result<Plan, Fatal> {
-    let unreadable = |why: String| Reason::Input.because(anyhow::anyhow!("{}: {why}", path.display()));
+    let unreadable = |why: String| fatal!(Input, "{}: {why}", path.display());
     let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
     Plan::read(&text).map_err(|error| unreadable(error.to_string()))
 }
@@ -148,26 +132,20 @@ fn confirm(plan: &Plan, given: Option<&str>) -> Result<(), Fatal> {
         return Ok(());
     }
     let topic = plan.output.unique.clone().unwrap_or_default();
-    let answer = match given {
-        Some(given) => given.to_owned(),
-        None if std::io::stdin().is_terminal() => {
-            let mut err = std::io::stderr().lock();
-            // Without a terminal the question cannot be answered.
-            let _ = write!(
-                err,
-                "pages go to the live topic {topic}, where consumers get them a second time. Type its name to continue: "
-            );
-            let mut line = String::new();
-            let _ = std::io::stdin().lock().read_line(&mut line);
-            line.trim().to_owned()
-        }
-        None => String::new(),
-    };
+    let mut answer = given.unwrap_or_default().to_owned();
+    if given.is_none() && std::io::stdin().is_terminal() {
+        // Without a terminal the question cannot be answered.
+        let _ = write!(
+            std::io::stderr().lock(),
+            "pages go to the live topic {topic}, where consumers get them a second time. Type its name to continue: "
+        );
+        let _ = std::io::stdin().lock().read_line(&mut answer);
+        answer = answer.trim().to_owned();
+    }
     if answer == topic && !topic.is_empty() {
         return Ok(());
     }
-    let why = anyhow::anyhow!("a replay into the live outputs is confirmed by --confirm-live {topic}");
-    Err(Reason::Usage.because(why))
+    Err(fatal!(Usage, "a replay into the live outputs is confirmed by --confirm-live {topic}"))
 }
 
 /// Shows the progress of a replay.
@@ -235,43 +213,23 @@ impl Progress {
             let percent = percent(done, total);
             let yielding = if let Phase::Yielding(lag) = report.phase { Some(lag) } else { None };
             let pace = Pace::of(done - before.min(done), total - done.min(total), self.clock.now());
-            let (each_second, left) = (pace.each_second, pace.left.map(output::span));
-            if self.plan.is_of_files() {
-                let pages = report.counts.pages;
-                tracing::info!(
-                    target: "dupgate::replay",
-                    phase,
-                    pages,
-                    bytes = done,
-                    of = total,
-                    percent,
-                    bytes_per_second = each_second,
-                    left,
-                    duplicates,
-                    yielding,
-                    "replaying"
-                );
-            } else {
-                tracing::info!(
-                    target: "dupgate::replay",
-                    phase,
-                    pages = done,
-                    of = total,
-                    percent,
-                    pages_per_second = each_second,
-                    left,
-                    duplicates,
-                    yielding,
-                    "replaying"
-                );
-            }
+            let (pages, bytes) = if self.plan.is_of_files() { (report.counts.pages, Some(done)) } else { (done, None) };
+            tracing::info!(
+                target: "dupgate::replay",
+                phase,
+                pages,
+                bytes,
+                of = total,
+                percent,
+                bytes_per_second = bytes.map(|_| pace.each_second),
+                pages_per_second = bytes.is_none().then_some(pace.each_second),
+                left = pace.left.map(output::span),
+                duplicates,
+                yielding,
+                "replaying"
+            );
         };
         self.display.show(draw, log);
-    }
-
-    /// Removes the bar.
-    pub(super) fn end(&self) {
-        self.display.finish();
     }
 }
 
@@ -297,10 +255,7 @@ pub(super) fn print_outcome(plan: &Plan, outcome: &Outcome, file: Option<&Path>,
     if let Some(file) = file {
         std::fs::write(file, format!("{document:#}\n")).map_err(|error| unwritten(file, &error))?;
     }
-    match Format::or_usual(global.output) {
-        Format::Table => print(&text(plan, outcome)),
-        format @ (Format::Json | Format::Jsonl) => print_json(&document, format),
-    }
+    print_report(global.format(), &document, || text(plan, outcome))
 }
 
 /// Checks that the file of a report, if there is to be one, can be written, before the replay begins. It is created if it
@@ -312,11 +267,12 @@ pub(super) fn expect_writable(file: Option<&Path>) -> Result<(), Fatal> {
 }
 
 fn unwritten(file: &Path, error: &std::io::Error) -> Fatal {
-    Reason::State.because(anyhow::anyhow!("the report is not written to {}: {error} (--report)", file.display()))
+    fatal!(State, "the report is not written to {}: {error} (--report)", file.display())
 }
 
 fn document(plan: &Plan, outcome: &Outcome) -> Value {
-    let variants: Vec<Value> = names(plan)
+    let variants: Value = variants(&plan.set)
+        .unwrap_or_default()
         .into_iter()
         .zip(&outcome.variants)
         .map(|(set, counts)| json!({"set": set, "counts": counts, "duplicate_percent": share(counts)}))
@@ -330,80 +286,48 @@ fn document(plan: &Plan, outcome: &Outcome) -> Value {
     })
 }
 
-fn names(plan: &Plan) -> Vec<Vec<String>> {
-    variants(&plan.set).unwrap_or_default()
-}
-
 fn text(plan: &Plan, outcome: &Outcome) -> String {
     let counts = &outcome.total.counts;
-    let mut rows = vec![
-        vec!["pages".to_owned(), pages(counts, outcome)],
-        vec!["verdicts".to_owned(), numbered(counts.verdicts.iter())],
-    ];
+    let mut rows = NamedRows::default();
+    rows.add("pages", pages(counts, outcome));
+    rows.add("verdicts", numbered(&counts.verdicts));
     if !counts.dead_letters.is_empty() {
-        rows.push(vec!["dead".to_owned(), numbered(counts.dead_letters.iter())]);
+        rows.add("dead", numbered(&counts.dead_letters));
     }
     if !plan.verdict_log.is_empty() {
-        let changed = if counts.changed.is_empty() { "none".to_owned() } else { numbered(counts.changed.iter()) };
-        rows.push(vec!["changed".to_owned(), changed]);
+        rows.add("changed", if counts.changed.is_empty() { "none".to_owned() } else { numbered(&counts.changed) });
     }
-    if counts.taken_over > 0 {
-        let many = output::count(counts.taken_over);
-        rows.push(vec![
-            "taken over".to_owned(),
-            format!("{many} live verdicts, whose originals are older than the log"),
-        ]);
-    }
-    if counts.second_verdicts > 0 {
-        let many = output::count(counts.second_verdicts);
-        rows.push(vec![
-            "skipped".to_owned(),
-            format!("{many} live verdicts, whose pages had one already: the first counts"),
-        ]);
-    }
-    if counts.reopened > 0 {
-        let many = output::count(counts.reopened);
-        rows.push(vec![
-            "reopened".to_owned(),
-            format!("{many} live verdicts on pages that were judged again: their first verdict counts"),
-        ]);
-    }
-    if counts.gone > 0 {
-        let many = output::count(counts.gone);
-        rows.push(vec!["gone".to_owned(), format!("{many} pages that the input does not hold any more")]);
+    for (name, many, what) in [
+        ("taken over", counts.taken_over, "live verdicts, whose originals are older than the log"),
+        ("skipped", counts.second_verdicts, "live verdicts, whose pages had one already: the first counts"),
+        ("reopened", counts.reopened, "live verdicts on pages that were judged again: their first verdict counts"),
+        ("gone", counts.gone, "pages that the input does not hold any more"),
+    ] {
+        if many > 0 {
+            rows.add(name, format!("{} {what}", output::count(many)));
+        }
     }
     let outputs = if plan.into.has_pages() { format!("  outputs {}", outcome.total.outputs) } else { String::new() };
-    rows.push(vec!["digest".to_owned(), format!("verdicts {}{outputs}", outcome.total.verdicts)]);
-    let mut text = format!("replay {} is done\n{}", plan.id, columns(&indented(rows)));
+    rows.add("digest", format!("verdicts {}{outputs}", outcome.total.verdicts));
+    let text = rows.below(&format!("replay {} is done", plan.id));
     if outcome.variants.len() > 1 {
-        text += "\n\n";
-        text += &chart(&names(plan), &outcome.variants);
+        format!("{text}\n\n{}", chart(&variants(&plan.set).unwrap_or_default(), &outcome.variants))
+    } else {
+        text
     }
-    text
-}
-
-fn indented(rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
-    rows.into_iter().map(|row| [vec![String::new()], row].concat()).collect()
 }
 
 fn pages(counts: &Counts, outcome: &Outcome) -> String {
-    let elapsed = std::time::Duration::from_millis(outcome.total.worked_ms);
-    let each_second = (counts.pages + counts.warm_up) * 1000 / outcome.total.worked_ms.max(1);
-    let warm = if counts.warm_up > 0 {
-        format!(" and {} of the warm-up", output::count(counts.warm_up))
-    } else {
-        String::new()
-    };
-    format!(
-        "{}{warm} in {}, {} a second",
-        output::count(counts.pages),
-        output::span(elapsed),
-        output::count(each_second)
-    )
+    let elapsed = output::span(Duration::from_millis(outcome.total.worked_ms));
+    let [pages, warm_up, each_second] =
+        [counts.pages, counts.warm_up, (counts.pages + counts.warm_up) * 1000 / outcome.total.worked_ms.max(1)]
+            .map(output::count);
+    let warm = if counts.warm_up > 0 { format!(" and {warm_up} of the warm-up") } else { String::new() };
+    format!("{pages}{warm} in {elapsed}, {each_second} a second")
 }
 
-fn numbered<'a>(counts: impl Iterator<Item = (&'a String, &'a u64)>) -> String {
-    counts.map(|(name, count)| format!("{name} {}", output::count(*count))).collect::<Vec<_>>().join("  ")
+fn numbered(counts: &BTreeMap<String, u64>) -> String {
+    counts.iter().map(|(name, count)| format!("{name} {}", output::count(*count))).collect::<Vec<_>>().join("  ")
 }
 
 /// Draws the duplicates that each variant finds.
@@ -435,8 +359,8 @@ const HEADS: [&str; 7] = ["REPLAY", "STATE", "DONE", "PAGES", "DUPLICATES", "INT
 
 /// Shows one replay, or all.
 pub(super) fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
-    let store = Store::open(&super::read(global)?.live)?;
-    let format = Format::or_usual(global.output);
+    let store = Store::open(&super::read(global, None)?.live)?;
+    let format = global.format();
     let is_screen = args.watch && format == Format::Table && std::io::stdout().is_terminal();
     let ticks = tick(REFRESH_INTERVAL);
     loop {
@@ -447,9 +371,9 @@ pub(super) fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
         if is_screen {
             clear_screen();
         }
-        print_rows(&seen, format)?;
+        print_list(format, &HEADS, &seen, |row| row.cells.clone(), |row| row.object.clone())?;
         if !args.watch || !seen.iter().any(|row| row.may_run) {
-            hint(&seen);
+            seen.iter().filter_map(|row| row.hint.as_deref()).for_each(note);
             return Ok(());
         }
         // The ticker lives as long as this.
@@ -457,18 +381,10 @@ pub(super) fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
     }
 }
 
-/// Lists all replays.
-pub(super) fn list(global: &Global) -> Result<(), Fatal> {
-    let seen = rows(&Store::open(&super::read(global)?.live)?)?;
-    print_rows(&seen, Format::or_usual(global.output))?;
-    hint(&seen);
-    Ok(())
-}
-
 /// A replay as it is shown.
 struct Row {
-    cells: Vec<String>,
     object: Value,
+    cells: [String; 7],
     /// Whether it runs, as far as is known here.
     may_run: bool,
     /// What is to be done next, for people.
@@ -480,21 +396,12 @@ fn rows(store: &Store) -> Result<Vec<Row>, Fatal> {
         Ok(stored) => Row::of(&stored),
         Err(fatal) => {
             let why = fatal.to_string();
-            let cells = [id.as_str(), "unreadable", "-", "-", "-", "-", &why].map(str::to_owned).to_vec();
+            let cells = [id.as_str(), "unreadable", "-", "-", "-", "-", &why].map(str::to_owned);
             let object = json!({"replay": id, "state": "unreadable", "why": why});
-            Row { cells, object, may_run: false, hint: None }
+            Row { object, cells, may_run: false, hint: None }
         }
     };
     Ok(store.ids()?.into_iter().map(row).collect())
-}
-
-fn print_rows(rows: &[Row], format: Format) -> Result<(), Fatal> {
-    let cells: Vec<Vec<String>> = rows.iter().map(|row| row.cells.clone()).collect();
-    print_list(format, &HEADS, &cells, rows.iter().map(|row| row.object.clone()).collect())
-}
-
-fn hint(rows: &[Row]) {
-    rows.iter().filter_map(|row| row.hint.as_deref()).for_each(note);
 }
 
 impl Row {
@@ -513,7 +420,7 @@ impl Row {
         let percent = if state == "done" { 100 } else { percent(done, of) };
         let set = if plan.set.is_empty() { "live".to_owned() } else { plan.set.join(" ") };
         let next = (stored.state == ReplayState::Interrupted).then(|| format!("dupgate replay resume {}", plan.id));
-        let cells = vec![
+        let cells = [
             plan.id.clone(),
             state.to_owned(),
             format!("{percent} %"),
@@ -531,36 +438,36 @@ impl Row {
         });
         let may_run = matches!(stored.state, ReplayState::Planned | ReplayState::Begun | ReplayState::Running(_));
         let hint = next.map(|next| format!("replay {} is interrupted: `{next}` continues it", plan.id));
-        Self { cells, object, may_run, hint }
+        Self { object, cells, may_run, hint }
     }
 }
 
 /// Deletes the topics and the group of a replay, or names them.
-pub(super) fn clean(args: &CleanArgs, global: &Global) -> Result<(), Fatal> {
-    let live = super::read(global)?.live;
+pub(super) fn clean(id: &str, execute: bool, global: &Global) -> Result<(), Fatal> {
+    let live = super::read(global, None)?.live;
     let store = Store::open(&live)?;
-    let topics = store.left(&args.id)?;
-    let group = own_name(&live.input.group, &args.id);
+    let topics = store.left(id)?;
+    let group = own_name(&live.input.group, id);
     if topics.is_empty() {
-        let why = anyhow::anyhow!("nothing is left of a replay `{}` of group `{}`", args.id, live.input.group);
-        return Err(Reason::Input.because(why));
+        return Err(fatal!(Input, "nothing is left of a replay `{}` of group `{}`", id, live.input.group));
     }
-    let done = if args.execute { "deleted" } else { "would be deleted" };
-    if args.execute {
+    let done = if execute { "deleted" } else { "would be deleted" };
+    if execute {
         // The lock keeps a running replay's topics from being deleted.
-        let lock = store.lock(&args.id)?;
-        store.remove(&args.id, &topics)?;
+        let lock = store.lock(id)?;
+        store.remove(id, &topics)?;
         lock.remove()?;
     }
-    let named = topics.iter().map(|name| ("topic", name.as_str())).chain([("group", group.as_str())]);
-    let (rows, objects): (Vec<Vec<String>>, Vec<_>) = named
-        .map(|(kind, name)| {
-            let row = [done, kind, name].map(str::to_owned).to_vec();
-            (row, json!({"state": if args.execute { "deleted" } else { "kept" }, "kind": kind, "name": name}))
-        })
-        .unzip();
-    print_list(Format::or_usual(global.output), &["STATE", "KIND", "NAME"], &rows, objects)?;
-    if !args.execute {
+    let state = if execute { "deleted" } else { "kept" };
+    let named: Vec<[&str; 2]> = topics.iter().map(|name| ["topic", name]).chain([["group", &group]]).collect();
+    print_list(
+        global.format(),
+        &["STATE", "KIND", "NAME"],
+        &named,
+        |[kind, name]| [done, kind, name].map(str::to_owned),
+        |[kind, name]| json!({"state": state, "kind": kind, "name": name}),
+    )?;
+    if !execute {
         note("nothing was done: add --execute to delete them");
     }
     Ok(())

@@ -10,7 +10,7 @@ use std::thread::{Builder, Scope};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::cli::page::guarded;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, OrFatal, Reason};
 use crate::fingerprint::{FingerprintedPage, Fingerprinter, Scratch};
 use crate::processing::lines::{Input, Line, Unreadable};
 use crate::record::Rejection;
@@ -23,15 +23,11 @@ const TICKETS: usize = 4;
 /// A line and what was read from it.
 pub(super) type Read = (Line, Result<FingerprintedPage, Rejection>);
 
-struct Job {
-    number: u64,
-    lines: Result<Vec<Line>, Unreadable>,
-}
+/// A batch of lines, with its number.
+type Job = (u64, Result<Vec<Line>, Unreadable>);
 
-struct Done {
-    number: u64,
-    read: Result<Vec<Read>, Unreadable>,
-}
+/// What was read from a batch, with its number.
+type Done = (u64, Result<Vec<Read>, Unreadable>);
 
 /// Reads all inputs with `threads` threads for text work, and hands the lines to `take` in the order of the input.
 /// Passes `None` when no more lines are ready, so that buffered output can be flushed. Ends early if `take` fails.
@@ -48,16 +44,16 @@ pub(super) fn in_order(
             let _ = tickets.send(());
         }
         let (done, results) = bounded(threads * TICKETS);
-        start(scope, inputs, reader, threads, &free, &done).map_err(|error| Reason::Bug.because(error))?;
+        start(scope, inputs, reader, threads, &free, &done).or_fatal(Reason::Bug)?;
         drop((free, done));
         // An early return drops tickets and results, which ends every thread at its next send.
         let mut waiting = BTreeMap::new();
         let mut next = 0;
-        for Done { number, read } in &results {
+        for (number, read) in &results {
             waiting.insert(number, read);
             while let Some(read) = waiting.remove(&next) {
                 next += 1;
-                let read = read.map_err(|error| Reason::Input.because(error))?;
+                let read = read.or_fatal(Reason::Input)?;
                 read.into_iter().try_for_each(|read| take(Some(read)))?;
                 // Once everything is read, no thread takes the ticket.
                 let _ = tickets.send(());
@@ -79,14 +75,14 @@ fn start<'scope, 'env>(
     free: &Receiver<()>,
     done: &Sender<Done>,
 ) -> std::io::Result<()> {
-    let (jobs, work) = bounded(threads * TICKETS);
+    let (jobs, work) = bounded::<Job>(threads * TICKETS);
     for _ in 0..threads {
         let (work, done) = (work.clone(), done.clone());
         Builder::new().name("text".to_owned()).stack_size(STACK_BYTES).spawn_scoped(scope, move || {
             let mut scratch = Scratch::default();
-            for Job { number, lines } in work {
+            for (number, lines) in work {
                 let read = lines.map(|lines| lines.into_iter().map(|line| read(line, reader, &mut scratch)).collect());
-                if done.send(Done { number, read }).is_err() {
+                if done.send((number, read)).is_err() {
                     return;
                 }
             }
@@ -103,7 +99,7 @@ fn start<'scope, 'env>(
                 };
                 let is_last = lines.as_ref().map_or(true, Vec::is_empty);
                 let failed = lines.is_err();
-                if jobs.send(Job { number, lines }).is_err() || failed {
+                if jobs.send((number, lines)).is_err() || failed {
                     return;
                 }
                 number += 1;

@@ -128,7 +128,7 @@ fn html(counted: &Counted<'_>, id: &str, text: &str) -> String {
     for example in &counted.compared.examples {
         section(&mut out, counted, example, &analyzer, &pages);
     }
-    end(&mut out);
+    html::end(&mut out, Some(SCRIPT));
     out
 }
 

@@ -8,7 +8,7 @@ use dupgate_core::replay::{Example, RecordedVerdict, Side, Sides};
 use crate::cli::output;
 use crate::cli::verdict::{Form, Measure};
 use crate::fingerprint::PerMille;
-use crate::protocol::{Match, MatchedBy, Rules, SameId, Stage, VerdictKind};
+use crate::protocol::{Match, MatchedBy, MinHashRules, Rules, SameId, Stage, VerdictKind};
 use crate::record::Source;
 
 /// Returns the form of the sketches that a run compares.
@@ -53,9 +53,9 @@ fn of_one(
 ) -> String {
     let other = side.other();
     let name = names.of(other);
-    if let (Some(own), Some(others)) = (&verdicts.of(side).rules, &verdicts.of(other).rules)
-        && let Some(words) = threshold(side, of, own, others, names)
-    {
+    let rules = verdicts.before.rules.as_deref().zip(verdicts.after.rules.as_deref());
+    let rules = rules.map(|(before, after)| Sides { before, after });
+    if let Some(words) = rules.as_ref().and_then(|rules| threshold(side, of, rules, names)) {
         return words;
     }
     if let Some(original) = verdict(other, &of.source).filter(|verdict| *verdict != VerdictKind::Unique) {
@@ -66,10 +66,7 @@ fn of_one(
             return format!("{} matched a page that {name} has withdrawn", names.of(side));
         }
     }
-    let differ = match (&verdicts.before.rules, &verdicts.after.rules) {
-        (Some(before), Some(after)) => differing(before, after),
-        (_, _) => Vec::new(),
-    };
+    let differ = rules.map(|Sides { before, after }| differing(before, after)).unwrap_or_default();
     let remembers = format!("{name} remembers other originals (window, warm-up)");
     if differ.is_empty() {
         format!("no threshold explains it: {remembers}")
@@ -79,21 +76,19 @@ fn of_one(
 }
 
 /// Returns which threshold of the other run the match does not pass.
-fn threshold(side: Side, of: &Match, own: &Rules, others: &Rules, names: &Sides<String>) -> Option<String> {
+fn threshold(side: Side, of: &Match, rules: &Sides<&Rules>, names: &Sides<String>) -> Option<String> {
+    let (own, others) = (rules.of(side), rules.of(side.other()));
     let stage = of.by.stage();
-    let has = |rules: &Rules| rules.stages.contains(&stage) && (stage != Stage::MinHash || rules.minhash.is_some());
-    if !has(others) {
+    if !others.stages.contains(&stage) || (stage == Stage::MinHash && others.minhash.is_none()) {
         return Some(format!("{} has no stage {}", names.of(side.other()), stage.name()));
     }
     let measure = Measure::of(of, own.minhash.map(|minhash| minhash.form)).in_words();
     let both = |needs: &dyn Fn(&Rules) -> String| {
-        let (own, others) = (needs(own), needs(others));
-        let (before, after) = if side == Side::Before { (own, others) } else { (others, own) };
-        Some(format!("{measure}: {} {before}, {} {after}", names.before, names.after))
+        format!("{} {}, {} {}", names.before, needs(rules.before), names.after, needs(rules.after))
     };
     match of.by {
         MatchedBy::SimHash { bits } if bits > others.max_distance => {
-            return both(&|rules| format!("allows {}", rules.max_distance));
+            return Some(format!("{measure}: {}", both(&|rules| format!("allows {}", rules.max_distance))));
         }
         MatchedBy::Exact | MatchedBy::SimHash { .. } => {}
         MatchedBy::MinHash { slots, contained } => {
@@ -104,31 +99,21 @@ fn threshold(side: Side, of: &Match, own: &Rules, others: &Rules, names: &Sides<
                         let min = rules.minhash.and_then(|minhash| minhash.containment);
                         min.map_or_else(|| "does not match by containment".to_owned(), |min| format!("needs {min}"))
                     };
-                    return both(&needs);
+                    return Some(format!("{measure}: {}", both(&needs)));
                 }
             } else if minhash.form.similarity(slots) < minhash.min_similarity {
-                let needs = |rules: &Rules| {
-                    let min = rules.minhash.map_or(PerMille::ZERO, |minhash| minhash.min_similarity);
-                    format!("needs {min}")
-                };
-                return both(&needs);
+                let min = |rules: &Rules| rules.minhash.map_or(PerMille::ZERO, |minhash| minhash.min_similarity);
+                return Some(format!("{measure}: {}", both(&|rules| format!("needs {}", min(rules)))));
             }
         }
     }
     let age = Duration::from_millis(u64::try_from(of.age_ms).unwrap_or(0));
-    if age > others.windows.of(stage) {
-        let age = output::span(age);
-        let (before, after) = if side == Side::Before { (own, others) } else { (others, own) };
+    (age > others.windows.of(stage)).then(|| {
         let window = |rules: &Rules| output::span(rules.windows.of(stage));
-        return Some(format!(
-            "the original is {age} older: {} remembers {}, {} {}",
-            names.before,
-            window(before),
-            names.after,
-            window(after)
-        ));
-    }
-    None
+        let (before, after) = (window(rules.before), window(rules.after));
+        let age = output::span(age);
+        format!("the original is {age} older: {} remembers {before}, {} {after}", names.before, names.after)
+    })
 }
 
 /// Both runs have matched the page.
@@ -159,34 +144,26 @@ fn of_two(
     };
     let is = |one: VerdictKind| verdicts.before.verdict == one || verdicts.after.verdict == one;
     if is(VerdictKind::Update) && before.same_id != after.same_id {
-        let word = |rules: &Rules| match rules.same_id {
+        let [before, after] = [before, after].map(|rules| match rules.same_id {
             SameId::Update => VerdictKind::Update.name(),
             SameId::Duplicate => "duplicate",
-        };
-        return format!(
-            "same id: match.same_id is {} in {}, {} in {}",
-            word(before),
-            names.before,
-            word(after),
-            names.after
-        );
+        });
+        return format!("same id: match.same_id is {before} in {}, {after} in {}", names.before, names.after);
     }
     if is(VerdictKind::Template) && before.number_guard != after.number_guard {
-        let min = |rules: &Rules| {
-            rules
-                .number_guard
-                .map_or_else(|| "does not compare them".to_owned(), |min| format!("needs {min} of them in common"))
-        };
-        return format!("the numbers differ: {} {}, {} {}", names.before, min(before), names.after, min(after));
+        let [before, after] = [before, after].map(|rules| match rules.number_guard {
+            Some(min) => format!("needs {min} of them in common"),
+            None => "does not compare them".to_owned(),
+        });
+        return format!("the numbers differ: {} {before}, {} {after}", names.before, names.after);
     }
     "same original, and no threshold explains it".to_owned()
 }
 
 /// Lists the settings that decide verdicts and that differ.
 fn differing(one: &Rules, other: &Rules) -> Vec<&'static str> {
-    let of_minhash = one.minhash.zip(other.minhash);
-    let minhash = |differs: fn(crate::protocol::MinHashRules, crate::protocol::MinHashRules) -> bool| {
-        of_minhash.is_some_and(|(one, other)| differs(one, other))
+    let minhash = |differs: fn(MinHashRules, MinHashRules) -> bool| {
+        one.minhash.zip(other.minhash).is_some_and(|(one, other)| differs(one, other))
     };
     [
         ("match.stages", one.stages != other.stages),
