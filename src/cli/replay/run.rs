@@ -105,7 +105,7 @@ fn go(
     let plan = stored.plan.clone();
     let signals = service::signals()?;
     let mut of_metrics = both.live.metrics.clone();
-of_metrics.labels.insert("replay".to_owned(), plan.id.clone());
+    of_metrics.labels.insert("replay".to_owned(), plan.id.clone());
     let metrics = Metrics::new(&of_metrics).or_fatal(Reason::Bug)?;
     let _server = args.listen.map(|listen| service::serve_replay(&both.live, listen, &metrics)).transpose()?;
     let options = Options { rate: args.rate, yield_to_lag: args.yield_to_lag, max_dead_letters: args.max_dead_letters };

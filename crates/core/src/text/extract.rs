@@ -88,10 +88,16 @@ pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> (String, 
 
 /// What a reader of a page sees.
 enum Seen {
-    /// In its tree, which is at most so deep.
-    Tree(Document, usize, Visible),
-    /// Between its tags, because its tree would be too deep or too large.
+    Tree(Box<Tree>),
+    /// The text between its tags, because its tree would be too deep or too large.
     Stripped(String),
+}
+
+/// The tree of a page, at most `max_depth` deep, and what is visible of it.
+struct Tree {
+    page: Document,
+    max_depth: usize,
+    visible: Visible,
 }
 
 impl Seen {
@@ -107,22 +113,22 @@ impl Seen {
         // The tree is deeper than the pass counted, because paragraphs, list items and cells come between the counted
         // elements.
         let max_depth = max_nesting.saturating_mul(2).saturating_add(64);
-        let tree = tree::build(&page.html, max_depth)?;
-        let visible = visible_text(&tree, max_depth)?;
-        Some(Self::Tree(tree, max_depth, visible))
+        let page = tree::build(&page.html, max_depth)?;
+        let visible = visible_text(&page, max_depth)?;
+        Some(Self::Tree(Box::new(Tree { page, max_depth, visible })))
     }
 
     /// Counts the characters, without whitespace; in a tree, outside of links.
     fn characters(&self) -> usize {
         match self {
-            Self::Tree(.., visible) => visible.running,
+            Self::Tree(tree) => tree.visible.running,
             Self::Stripped(text) => non_whitespace_chars(text),
         }
     }
 
     fn text(self, html: &str, wanted: HtmlText) -> (String, Extraction) {
-        let (tree, max_depth, mut visible) = match self {
-            Self::Tree(tree, max_depth, visible) => (tree, max_depth, visible),
+        let Tree { page, max_depth, mut visible } = match self {
+            Self::Tree(tree) => *tree,
             Self::Stripped(mut text) => {
                 add_title(&mut text, html);
                 return (text, Extraction::Stripped);
@@ -134,7 +140,7 @@ impl Seen {
             return (visible.text, Extraction::All);
         }
         let is_searched = length >= MIN_MAIN_TEXT && visible.escaping <= MAX_ESCAPING;
-        let main = match is_searched.then(|| main_text(tree)).flatten() {
+        let main = match is_searched.then(|| main_text(page)).flatten() {
             Some(notice) if consent::is_notice(&notice.text) || visible.is_frame(&notice) => {
                 main_text_without(&notice.text, html, max_depth, &visible)
             }
