@@ -92,6 +92,54 @@ const FOREIGN: [&str; 2] = ["svg", "math"];
 /// Elements in SVG and `MathML` that hold HTML.
 const HTML_INSIDE: [&str; 3] = ["foreignobject", "desc", "title"];
 
+/// Elements that end SVG and `MathML` in which they begin.
+const BREAKING_OUT: [&str; 44] = [
+    "b",
+    "big",
+    "blockquote",
+    "body",
+    "br",
+    "center",
+    "code",
+    "dd",
+    "div",
+    "dl",
+    "dt",
+    "em",
+    "embed",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "head",
+    "hr",
+    "i",
+    "img",
+    "li",
+    "listing",
+    "menu",
+    "meta",
+    "nobr",
+    "ol",
+    "p",
+    "pre",
+    "ruby",
+    "s",
+    "small",
+    "span",
+    "strike",
+    "strong",
+    "sub",
+    "sup",
+    "table",
+    "tt",
+    "u",
+    "ul",
+    "var",
+];
+
 /// Elements whose end tag may be left out, and those without content: open ones would look nested.
 const UNCOUNTED: [&str; 35] = [
     "a", "area", "base", "basefont", "bgsound", "body", "br", "caption", "col", "colgroup", "dd", "dt", "embed",
@@ -244,6 +292,10 @@ impl<'h> Reader<'h> {
         let name = if self.is_shown(name, attributes.clone()) { "div" } else { name };
         self.write_start(name, &mut attributes);
         let length = html.len() - rest.len() + attributes.read_to_end();
+        if self.is_foreign() && is_any(name, &BREAKING_OUT) {
+            let kept = self.open.iter().rposition(|element| !element.is_foreign).map_or(0, |last| last + 1);
+            self.open.truncate(kept);
+        }
         if self.is_foreign() || is_any(name, &FOREIGN) {
             if !attributes.is_closed() {
                 self.open.push(Element { name, is_foreign: !is_any(name, &HTML_INSIDE) });
@@ -364,6 +416,8 @@ mod tests {
                 "<svg><title>a</title><style/><![CDATA[<p>]]></svg><![CDATA[<p>]]>",
                 "<svg><title>a</title><style /><!----></svg><!---->]]>",
             ),
+            ("<svg><path><p><script>'<i>'</script></svg>", "<svg><path><p><script></script></svg>"),
+            ("<svg><desc><p></desc><script><i></script>", "<svg><desc><p></desc><script><i></script>"),
             ("<template shadowrootmode=open><template>a</template></template>", "<div><template>a</template></div>"),
             ("<p", "<p>"),
         ] {
