@@ -5,8 +5,9 @@
 //! [`load()`] does I/O:
 //!
 //! 1. [`Layers`] puts the texts together and remembers where each value came from,
-//! 2. [`Raw`] is the exact mirror of the file: unknown keys and wrong types end here,
-//! 3. [`resolve()`] checks the values together and returns [`Settings`], or every problem at once.
+//! 2. [`Raw`] is the exact mirror of the file, which declares each key once, with its default and its range: unknown keys
+//!    and wrong types end here,
+//! 3. [`resolve()`] checks the ranges, and the values together and returns [`Settings`], or every problem at once.
 //!
 //! Steps 2 and 3 are functions of their arguments: variables and the contents of named files are passed in.
 //! A secret is never printed: not by `Debug`, not in a problem, not in the hash.
