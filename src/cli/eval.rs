@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::Global;
 use super::help::one_of;
-use super::output::{columns, print_report, table};
+use super::output::{columns, extend, print_report, table};
 use super::page::{deduplicator, fingerprinter};
 use super::progress_bar::PageProgress;
 use crate::clock::Clock;
@@ -150,14 +150,14 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     let (candidates, likeness) = background.unzip();
     let mut shown = summary(&ours.report, candidates, one_known.as_ref());
     let mut report = json(&ours.report, candidates, likeness.as_deref());
-    report["joined_one_known"] = json!(one_known);
-    if let Some(count) = one_known {
-        report["joined_one_known"]["share"] = count.share().into();
-    }
+    let one_known = one_known.map(|Count { planted, found }| {
+        json!({"planted": planted, "found": found, "share": Count { planted, found }.share()})
+    });
+    extend(&mut report, json!({"joined_one_known": one_known}));
     if let Some(others) = others {
         let judges: Vec<Judged> = std::iter::once(ours).chain(others).collect();
         shown += &comparison(&judges);
-        report["judges"] = judges.iter().map(Judged::json).collect();
+        extend(&mut report, json!({"judges": judges.iter().map(Judged::json).collect::<Value>()}));
     }
     print_report(global.format(), &report, || shown.trim_end().to_owned())
 }
@@ -332,9 +332,7 @@ struct Judged {
 impl Judged {
     fn json(&self) -> Value {
         let mut json = json(&self.report, None, None);
-        json["name"] = self.name.as_str().into();
-        json["setting"] = self.setting.as_str().into();
-        json["seconds"] = self.seconds.into();
+        extend(&mut json, json!({"name": self.name, "setting": self.setting, "seconds": self.seconds}));
         json
     }
 }

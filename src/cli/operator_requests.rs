@@ -10,7 +10,7 @@ use dupgate_core::judge::StreamTime;
 use serde_json::{Value, json};
 
 use super::Global;
-use super::output::{self, counted, print_each};
+use super::output::{self, counted, extend, print_each};
 use super::replay::range_bound;
 use crate::clock::wall_time;
 use crate::config::Purpose;
@@ -49,7 +49,7 @@ pub(super) fn operator_requests(global: &Global, bodies: &[RequestBody], execute
             let mut json = question(body);
             let words = format!("would request: {}; {}", in_words(&json), finds(found));
             add_found(&mut json, found);
-            json["done"] = false.into();
+            extend(&mut json, json!({"done": false}));
             (words, json, found.is_empty())
         };
         bodies.iter().zip(&found).map(would).collect()
@@ -100,8 +100,8 @@ fn finds(found: &Found) -> String {
 
 fn add_found(json: &mut Value, found: &Found) {
     let one = |(source, duplicates): &(Source, u64)| json!({"source": source.to_string(), "duplicates": duplicates});
-    json["originals"] = found.originals.iter().map(one).collect();
-    json["positions"] = found.positions.into();
+    let originals: Value = found.originals.iter().map(one).collect();
+    extend(json, json!({"originals": originals, "positions": found.positions}));
 }
 
 /// Returns one answer in words and as JSON, and whether its request found nothing.
@@ -125,12 +125,10 @@ fn answered(answered: &Answered) -> Shown {
         let why = format!("the input group has not committed {first} since it was judged, so it may be on its way");
         let _ =
             write!(words, "\n  left out {count} from {first} on: {why}; reopen the rest once the group has passed it");
-        json["left_out"] =
-            json!({"range": format!("{partition}:{}-{}", range.start, range.end), "positions": positions});
+        let range = format!("{partition}:{}-{}", range.start, range.end);
+        extend(&mut json, json!({"left_out": {"range": range, "positions": positions}}));
     }
-    json["done"] = true.into();
-    json["log_partition"] = log.0.into();
-    json["verdict_log_offset"] = offset.0.into();
+    extend(&mut json, json!({"done": true, "log_partition": log.0, "verdict_log_offset": offset.0}));
     (words, json, found.as_ref().is_some_and(Found::is_empty))
 }
 

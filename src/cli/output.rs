@@ -180,6 +180,13 @@ pub(super) fn member(object: &Value, name: &str) -> String {
     object[name].as_str().unwrap_or("-").to_owned()
 }
 
+/// Adds the members of the second object to the first.
+pub(super) fn extend(object: &mut Value, more: Value) {
+    if let (Value::Object(object), Value::Object(more)) = (object, more) {
+        object.extend(more);
+    }
+}
+
 /// Units of time from the largest, in milliseconds.
 const UNITS: [(&str, u64); 4] = [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)];
 
@@ -244,9 +251,7 @@ fn one(problem: &Problem) -> Value {
         Origin::Variable(name) => json!({"source": "variable", "variable": name}),
         Origin::Set => json!({"source": "set"}),
     };
-    value["key"] = problem.path.as_str().into();
-    value["message"] = problem.message.as_str().into();
-    value["meant"] = problem.hint().into();
+    extend(&mut value, json!({"key": problem.path, "message": problem.message, "meant": problem.hint()}));
     value.as_object_mut().into_iter().for_each(|value| value.retain(|_, field| !field.is_null() && field != ""));
     value
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::Global;
 use super::help::one_of;
 use super::instance::{Instance, in_query};
-use super::output::{Format, StreamedTable, age, member, print};
+use super::output::{Format, StreamedTable, age, extend, member, print};
 use super::verdict::{HEADS, cells, nearness, object, other};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
@@ -101,9 +101,12 @@ pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
                     let id = |source: &Source| ids.get(source).cloned();
                     lines.print(&time, &cells(page, form, id), || {
                         let mut object = object(page, form);
-                        id(&page.source).into_iter().for_each(|id| object["id"] = id.into());
-                        let of = page.decision.matched().and_then(|of| id(&of.source));
-                        of.into_iter().for_each(|id| object["match_id"] = id.into());
+                        if let Some(id) = id(&page.source) {
+                            extend(&mut object, json!({"id": id}));
+                        }
+                        if let Some(id) = page.decision.matched().and_then(|of| id(&of.source)) {
+                            extend(&mut object, json!({"match_id": id}));
+                        }
                         object
                     })
                 }
@@ -164,7 +167,7 @@ fn pair_object(pair: &Value) -> Value {
     let mut object = json!({"delivered_at_ms": pair["at_ms"]});
     let other_measure = if pair["stage"] == "minhash" { "distance" } else { "similarity" };
     for name in SAME.split(' ').filter(|name| *name != other_measure && !pair[*name].is_null()) {
-        object[name] = pair[name].clone();
+        extend(&mut object, json!({name: pair[name]}));
     }
     object
 }

@@ -79,13 +79,13 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> Result<(), Fatal> {
     } else {
         let mut report = output::as_json(&problems, &warnings);
         if let Some(settings) = &settings {
-            report["memory_bytes"] = MemoryPlan::of(settings).bytes().into();
+            output::extend(&mut report, json!({"memory_bytes": MemoryPlan::of(settings).bytes()}));
         }
         if let Some(chance_matches) = &chance_matches {
-            report["simhash"] = json!(chance_matches);
+            output::extend(&mut report, json!({"simhash": chance_matches}));
         }
         if let Some(curve) = &curve {
-            report["minhash"] = curve.json();
+            output::extend(&mut report, json!({"minhash": curve.json()}));
         }
         print_json(&report, format)?;
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use super::output::{self, age};
+use super::output::{self, age, extend};
 use crate::fingerprint::SketchForm;
 use crate::protocol::{Answer, Match, MatchedBy, PageVerdict, VerdictKind};
 use crate::record::Source;
@@ -75,11 +75,10 @@ impl fmt::Display for Measure {
 /// Returns the verdict as a JSON object; the caller adds ids.
 pub(super) fn object(page: &PageVerdict, form: Form) -> Value {
     let mut object = page.decision.matched().map_or_else(|| json!({}), |of| matched(of, form));
-    object["source"] = page.source.to_string().into();
-    object["verdict"] = page.decision.kind().name().into();
-    object["event_time_ms"] = page.event_time.millis().into();
+    let (source, verdict) = (page.source.to_string(), page.decision.kind().name());
+    extend(&mut object, json!({"source": source, "verdict": verdict, "event_time_ms": page.event_time.millis()}));
     if let Some(simhash) = page.decision.original().and_then(|original| original.fingerprints.simhash) {
-        object["fp"] = simhash.to_string().into();
+        extend(&mut object, json!({"fp": simhash.to_string()}));
     }
     object
 }
@@ -90,15 +89,14 @@ pub(super) fn matched(of: &Match, form: Form) -> Value {
         "stage": of.by.stage().name(), "match": of.source.to_string(), "age_ms": of.age_ms,
         "cluster": of.cluster.to_string(),
     });
-    match Measure::of(of, form) {
-        Measure::Bits(bits) => object["distance"] = bits.into(),
-        Measure::Similarity(similarity) => object["similarity"] = similarity.into(),
-        Measure::Containment(share, similarity) => {
-            similarity.into_iter().for_each(|similarity| object["similarity"] = similarity.into());
-            object["containment"] = share.into();
-        }
-        Measure::Unknown => {}
-    }
+    let measure = match Measure::of(of, form) {
+        Measure::Bits(bits) => json!({"distance": bits}),
+        Measure::Similarity(similarity) => json!({"similarity": similarity}),
+        Measure::Containment(share, Some(similarity)) => json!({"containment": share, "similarity": similarity}),
+        Measure::Containment(share, None) => json!({"containment": share}),
+        Measure::Unknown => json!({}),
+    };
+    extend(&mut object, measure);
     object
 }
 

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use clap::{Args, Subcommand};
+use serde_json::{Value, json};
 
 use super::instance::{Instance, in_query};
 use super::operator_requests::operator_requests;
@@ -237,7 +238,7 @@ fn withdrawn(global: &Global) -> Result<(), Fatal> {
 fn print_all(found: &[Found], form: verdict::Form, format: Format) -> Result<(), Fatal> {
     let json = |(offset, answer): &Found| {
         let mut json = verdict::other(answer, form);
-        json["log_offset"] = (*offset).into();
+        output::extend(&mut json, json!({"log_offset": offset}));
         json
     };
     let [verdict, nearness, age, page, original, ..] = verdict::HEADS;
@@ -326,7 +327,7 @@ fn recent_duplicates(settings: &Settings, ids: &Ids<'_>) -> BTreeMap<IdHash, BTr
     for (hash, id) in ids {
         match running.get(&format!("pairs?id={}", in_query(id))) {
             Ok(page) => {
-                for pair in page["pairs"].as_array().into_iter().flatten() {
+                for pair in page.get("pairs").and_then(Value::as_array).into_iter().flatten() {
                     let source = pair["source"].as_str().and_then(|source| source.parse().ok());
                     found.entry(*hash).or_default().extend(source);
                 }

@@ -201,7 +201,7 @@ fn object(counted: &Counted<'_>) -> Value {
             (Some(side), Some(verdict)) => (only.of_mut(side), verdict.name().to_owned()),
             (_, _) => (&mut changed, kind_name(kind, names)),
         };
-        object[name] = count.into();
+        output::extend(object, json!({name: count}));
     }
     let against = names.before.strip_prefix("replay ").unwrap_or(&names.before);
     let examples: Value = compared.examples.iter().map(|example| example_object(counted, example)).collect();
@@ -217,9 +217,9 @@ fn example_object(counted: &Counted<'_>, example: &Example) -> Value {
         let Some(recorded) = example.verdicts.of(side) else { return Value::Null };
         let of = recorded.of.as_ref().map(|of| verdict::matched(of, why::form(recorded)));
         let mut object = of.unwrap_or_else(|| json!({}));
-        object["verdict"] = recorded.verdict.name().into();
+        output::extend(&mut object, json!({"verdict": recorded.verdict.name()}));
         if let Some(reason) = recorded.reason {
-            object["reason"] = reason.name().into();
+            output::extend(&mut object, json!({"reason": reason.name()}));
         }
         object
     };
