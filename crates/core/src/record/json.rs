@@ -329,10 +329,39 @@ pub(super) fn string<'r>(raw: &Cow<'r, str>) -> Result<Cow<'r, str>, serde_json:
 }
 
 fn leniently(raw: &str) -> Result<Cow<'_, str>, serde_json::Error> {
+    if let Some(text) = without_escapes(raw) {
+        return Ok(Cow::Owned(text));
+    }
     strictly(raw).or_else(|error| {
         let Some(repaired) = repaired(raw) else { return Err(error) };
         strictly(&repaired).map(|text| Cow::Owned(text.into_owned())).map_err(|_| error)
     })
+}
+
+/// Decodes a JSON string with escapes of whole characters, in one allocation: the library grows a buffer and copies the
+/// text out of it. `None` for all other strings.
+fn without_escapes(raw: &str) -> Option<String> {
+    let mut rest = raw.strip_prefix('"')?.strip_suffix('"').filter(|text| text.contains('\\'))?;
+    let mut text = String::with_capacity(rest.len());
+    while let Some((before, escape)) = rest.find('\\').and_then(|at| rest.split_at_checked(at)) {
+        text.push_str(before);
+        let (c, length) = match escape.as_bytes().get(1)? {
+            b'"' => ('"', 2),
+            b'\\' => ('\\', 2),
+            b'/' => ('/', 2),
+            b'b' => ('\u{8}', 2),
+            b'f' => ('\u{c}', 2),
+            b'n' => ('\n', 2),
+            b'r' => ('\r', 2),
+            b't' => ('\t', 2),
+            b'u' => (char::from_u32(utf16_unit(escape.as_bytes(), 0)?.into())?, 6),
+            _ => return None,
+        };
+        text.push(c);
+        rest = escape.get(length..)?;
+    }
+    text.push_str(rest);
+    Some(text)
 }
 
 fn strictly(raw: &str) -> Result<Cow<'_, str>, serde_json::Error> {

@@ -464,6 +464,22 @@ fn any_json() -> impl Strategy<Value = serde_json::Value> {
 
 proptest! {
     #[test]
+    fn a_text_with_escapes_is_what_the_library_reads(
+        parts in prop::collection::vec(
+            prop::sample::select(vec![
+                "a", "字", " ", "u00e9", r"\n", r"\t", r"\r", r"\b", r"\f", r"\/", r"\\", r#"\""#, r"\u0000", r"\u00e9",
+                r"\u5B57", r"\u005c", r"\uD83D\ude00", "😀",
+            ]),
+            0..12,
+        )
+    ) {
+        let text = format!("\"a{}\"", parts.concat());
+        let value = format!("{{\"text\":{text}}}");
+        let document = decode(&InputSettings::default(), value.as_bytes()).unwrap();
+        prop_assert_eq!(document.body, Body::Text(serde_json::from_str::<String>(&text).unwrap().into()));
+    }
+
+    #[test]
     fn the_scan_counts_the_nesting_that_recursion_counts(value in any_json()) {
         let (text, depth) = (value.to_string(), depth_by_recursion(&value));
         prop_assert_eq!(json::nesting(text.as_bytes(), 1000), depth);
