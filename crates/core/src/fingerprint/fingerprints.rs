@@ -130,7 +130,11 @@ impl Identity {
             (is_other && !named.is_front_page()).then(|| named.as_str().to_owned())
         };
         let canonical = address.as_ref().and_then(own);
-        let id = canonical.as_deref().or(document.id.as_deref()).map(id_hash);
+        let id = match (canonical.as_deref(), document.id.as_deref(), &address) {
+            // The address is the id, already read.
+            (None, Some(_), Some(address)) if document.address.is_none() => Some(id_of_address(address)),
+            (canonical, id, _) => canonical.or(id).map(id_hash),
+        };
         let own = address.as_ref().map(|address| AddressHash::of(id_of_address(address)));
         let own = own.filter(|own| id.is_none_or(|id| AddressHash::of(id) != *own));
         Self { id, canonical, address: own, site: address.map(|address| site_hash(&address.site())) }

@@ -314,7 +314,8 @@ fn are_few(distinct: usize, hashes: &[u32], different: &mut Distinct, letters: &
 /// would meet each other as often if all were equally frequent.
 fn possible(letters: &str, length: usize) -> usize {
     let at = |number: usize| letters.get(letters.floor_char_boundary(letters.len() * number / SAMPLE)..);
-    let mut sample: Vec<char> = (0..SAMPLE).filter_map(|number| at(number)?.chars().next()).collect();
+    let mut sample: [char; SAMPLE] =
+        std::array::from_fn(|number| at(number).and_then(|rest| rest.chars().next()).unwrap_or_default());
     sample.sort_unstable();
     let same: usize = sample.chunk_by(|one, next| one == next).map(|run| run.len() * run.len()).sum();
     let all = sample.len() * sample.len();
