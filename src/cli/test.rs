@@ -32,7 +32,7 @@ use crate::record::{self, Reject, Rejection};
       expect: near\n    \
       stage: minhash\n\n\
     A page is text, html, record: {url: ..., text: ...}, file: page.html or file: pages.jsonl:17.\n\
-    expect is unique, exact, near, duplicate (exact or near), template, update or dead; stage is optional.")]
+    expect is unique, exact, near, duplicate (exact or near), template, update or dead_letter; stage is optional.")]
 pub struct TestArgs {
     /// Files of test cases
     #[arg(value_name = "FILE", required = true)]

@@ -747,6 +747,17 @@ proptest! {
     }
 
     #[test]
+    fn a_page_that_is_minified_keeps_its_text(parts in prop::collection::vec(0_usize..20, 0..60)) {
+        let known = [
+            "<", ">", "</", "<!--", "-->", "<p", "<p class=", "<script>", "</script>", "<title>", "</title>", "\"", "'",
+            "=", "\u{5b57}", " ", "/", "&", "a", "\n",
+        ];
+        let html: String = parts.iter().filter_map(|part| known.get(*part)).copied().collect();
+        let text = |html: &str| -> String { super::extract::stripped_text(html, usize::MAX).split_whitespace().collect() };
+        prop_assert_eq!(text(&super::minify::minified(&html, 99, false).html), text(&html), "{}", html);
+    }
+
+    #[test]
     fn no_page_makes_reading_panic(text in any_text(), tags in prop::collection::vec(0_usize..12, 0..40)) {
         let pieces = ["<div>", "</div>", "<p", "<table><td>", "</b>", "<script>", "</", "<!--", "-->", "<svg/>", "\"", "&#x;"];
         let page: String = tags.iter().flat_map(|tag| [pieces[*tag], text.as_str()]).collect();
