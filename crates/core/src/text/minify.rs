@@ -231,16 +231,9 @@ impl<'h> Reader<'h> {
         self.open.last().is_some_and(|element| element.is_foreign)
     }
 
-    /// Writes a text, without the blanks that lines begin with. Returns its length.
+    /// Writes a text. Returns its length.
     fn text(&mut self, text: &str) -> usize {
-        let mut lines = text.split('\n');
-        self.out.push_str(lines.next().unwrap_or_default());
-        for line in lines {
-            if !self.out.ends_with('\n') {
-                self.out.push('\n');
-            }
-            self.out.push_str(line.trim_ascii_start());
-        }
+        self.out.push_str(text);
         if self.noscripts > 0 && self.links == 0 {
             self.noscript.push_str(text);
         }
@@ -410,7 +403,7 @@ mod tests {
             ("<script><!-- <script></script> --></script>", "<script><!-- <script></script> --></script>"),
             ("<title a=b>c <p></title><textarea>\n  d</textarea>", "<title>c <p></title><textarea>\n  d</textarea>"),
             ("<img a=b c><font color=red><br/>", "<img a=b c><font color=red><br />"),
-            ("<p>\n\t a \n\n b\r\n c</p>", "<p>\na \nb\r\nc</p>"),
+            ("<p>\n\t a \n\n b\r\n c</p>", "<p>\n\t a \n\n b\r\n c</p>"),
             (
                 "<svg><title>a</title><style/><![CDATA[<p>]]></svg><![CDATA[<p>]]>",
                 "<svg><title>a</title><style /><!----></svg><!---->]]>",
