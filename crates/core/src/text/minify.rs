@@ -430,7 +430,7 @@ mod tests {
         let text = "One of the posts. ".repeat(10);
         let html = format!("<div>a</div><noscript>{text}<a>link</a><p>b</p></noscript></noscript>");
         let page = minified(&html, 9, false);
-        assert!(page.is_mostly_noscript(120) && !page.is_mostly_noscript(150), "{}", page.noscript);
+        assert!(page.is_mostly_noscript(140) && !page.is_mostly_noscript(141), "{}", page.noscript);
         assert_eq!(
             minified(&html, 9, true).html,
             format!("<div>a</div><div>{text}<a>link</a><p>b</p></div></noscript>")
