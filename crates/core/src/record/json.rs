@@ -329,7 +329,7 @@ pub(super) fn string<'r>(raw: &Cow<'r, str>) -> Result<Cow<'r, str>, serde_json:
 }
 
 fn leniently(raw: &str) -> Result<Cow<'_, str>, serde_json::Error> {
-    if let Some(text) = without_escapes(raw) {
+    if let Some(text) = unescaped(raw) {
         return Ok(Cow::Owned(text));
     }
     strictly(raw).or_else(|error| {
@@ -340,7 +340,7 @@ fn leniently(raw: &str) -> Result<Cow<'_, str>, serde_json::Error> {
 
 /// Decodes a JSON string with escapes of whole characters, in one allocation: the library grows a buffer and copies the
 /// text out of it. `None` for all other strings.
-fn without_escapes(raw: &str) -> Option<String> {
+fn unescaped(raw: &str) -> Option<String> {
     let mut rest = raw.strip_prefix('"')?.strip_suffix('"').filter(|text| text.contains('\\'))?;
     let mut text = String::with_capacity(rest.len());
     while let Some((before, escape)) = rest.find('\\').and_then(|at| rest.split_at_checked(at)) {

@@ -4,7 +4,7 @@
 use html5ever::data::{C1_REPLACEMENTS, NAMED_ENTITIES};
 
 /// Elements whose content is text up to their end tag, whatever is in it.
-const RAW: [&str; 8] = ["script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes"];
+pub(super) const RAW: [&str; 8] = ["script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes"];
 
 /// A piece of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,12 +172,6 @@ impl<'h> Pieces<'h> {
         self.at += taken.len();
         taken
     }
-
-    /// Skips everything up to and including this mark, or to the end.
-    fn skip_past(&mut self, mark: &str) {
-        let rest = self.rest();
-        self.at += rest.find(mark).map_or(rest.len(), |found| found + mark.len());
-    }
 }
 
 impl<'h> Iterator for Pieces<'h> {
@@ -211,11 +205,16 @@ impl<'h> Iterator for Pieces<'h> {
                     self.raw = is_any(name, &RAW).then_some(name);
                     return Some(Piece::Start(Tag { name, rest: rest.get(..length).unwrap_or_default() }));
                 }
-                [b'!' | b'?' | b'/', ..] => self.skip_past(">"),
+                [b'!' | b'?' | b'/', ..] => self.at += length_to(rest, ">"),
                 _ => return Some(Piece::Text(self.take(1))),
             }
         }
     }
+}
+
+/// Returns the length of a text up to and including this mark, or all of it.
+pub(super) fn length_to(text: &str, mark: &str) -> usize {
+    text.find(mark).map_or(text.len(), |at| at + mark.len())
 }
 
 /// Returns the length of a comment, at whose beginning the text is.

@@ -9,7 +9,7 @@
 //! in shadow roots. Forum software gives crawlers its topics in `noscript`, which mostly holds a picture or asks for
 //! JavaScript, so that text counts only where the page has no other.
 
-use super::markup::{Attribute, Attributes, comment_length, is_any, raw_length, split_name};
+use super::markup::{Attribute, Attributes, RAW, comment_length, is_any, length_to, raw_length, split_name};
 use super::normalize::non_whitespace_chars;
 
 /// A page with what its text needs.
@@ -81,10 +81,7 @@ const KEPT_WHOLE: [&str; 17] = [
     "video",
 ];
 
-/// Elements whose content is text up to their end tag, and may be shown.
-const RAW: [&str; 6] = ["textarea", "title", "xmp", "iframe", "noembed", "noframes"];
-
-/// Elements whose content is text up to their end tag that is no page's text.
+/// Elements of [`RAW`] whose content is no page's text.
 const CODE: [&str; 2] = ["script", "style"];
 
 const FOREIGN: [&str; 2] = ["svg", "math"];
@@ -190,11 +187,6 @@ fn is_doctype(tag: &str) -> bool {
     tag.get(.."!doctype".len()).is_some_and(|begin| begin.eq_ignore_ascii_case("!doctype"))
 }
 
-/// Returns the length of a text up to and including this mark.
-fn length_to(text: &str, mark: &str) -> usize {
-    text.find(mark).map_or(text.len(), |at| at + mark.len())
-}
-
 impl Minified {
     /// Returns whether `noscript` has more text than the rest of the page, whose characters outside of links, without
     /// whitespace, are given, and does not merely ask for JavaScript.
@@ -293,11 +285,11 @@ impl<'h> Reader<'h> {
             if !attributes.is_closed() {
                 self.open.push(Element { name, is_foreign: !is_any(name, &HTML_INSIDE) });
             }
-        } else if is_any(name, &RAW) || is_any(name, &CODE) {
+        } else if is_any(name, &RAW) {
             let content = html.get(length..).unwrap_or_default();
             let content = content.get(..raw_length(content, name)).unwrap_or_default();
             // In a script, a comment may hide the end tag.
-            if is_any(name, &RAW) || content.contains("<!--") {
+            if !is_any(name, &CODE) || content.contains("<!--") {
                 self.out.push_str(content);
             }
             return length + content.len();
