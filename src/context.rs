@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::config::Properties;
 use crate::config::settings::{Kafka, Settings};
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, OrFatal, Reason};
 use crate::fatal::failure;
 use crate::fingerprint::Fingerprinter;
 use crate::kafka::admin::{Brokers, LogNames};
@@ -268,7 +268,7 @@ pub fn judge_group(input_group: &str, scheme: &str, log: &dyn std::fmt::Display)
 /// The settings do not go together.
 pub(crate) fn fingerprinter(settings: &Settings) -> Result<Fingerprinter, Fatal> {
     Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
-        .map_err(|error| Reason::Config.because(error))
+        .or_fatal(Reason::Config)
 }
 
 fn number(log: LogPartition) -> i32 {

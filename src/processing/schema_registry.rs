@@ -20,7 +20,7 @@ use serde::Deserialize;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::config::settings::{RegistryIdentity, SchemaRegistry as RegistrySettings};
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, OrFatal, Reason};
 use crate::process::shielded;
 use crate::record::{FindSchema, NoSchema, Schema, SchemaId, SchemaText, Schemas};
 use crate::telemetry::Metrics;
@@ -120,7 +120,7 @@ pub(crate) fn connect_waiting(
 
 fn attach(settings: &mut Settings, patience: Patience, clock: Clock) -> Result<(), Fatal> {
     if let Some(registry) = &settings.input.schema_registry {
-        let registry = SchemaRegistry::new(registry, patience, clock).map_err(|error| Reason::Config.because(error))?;
+        let registry = SchemaRegistry::new(registry, patience, clock).or_fatal(Reason::Config)?;
         let schemas = Schemas::of(Arc::new(registry));
         if let Some(previous) = &mut settings.previous {
             previous.record.schemas = schemas.clone();

@@ -12,7 +12,7 @@ use dupgate_core::replay::{ArchiveFile, FilePlace};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::files;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, OrFatal, Reason};
 use crate::kafka::budget::{ByteBudget, Permit};
 use crate::kafka::group_consumer::ConsumedRecord;
 use crate::kafka::pages::PageBytes;
@@ -49,7 +49,7 @@ fn describe_one(path: &Path, number: usize) -> Result<ArchiveFile, Fatal> {
     let (bytes, digest) = digest(path).map_err(unreadable)?;
     let file = ArchiveFile { path: name.to_owned(), bytes, digest };
     // Packed in an unsupported format, or damaged.
-    lines::open_at(path, file.partition(number), InFile::default(), 0).map_err(|error| Reason::Input.because(error))?;
+    lines::open_at(path, file.partition(number), InFile::default(), 0).or_fatal(Reason::Input)?;
     Ok(file)
 }
 

@@ -12,7 +12,7 @@ use dupgate_core::replay::{CommitMetadata, Mark, Marks, Plan, Target, Total, own
 use super::{QUERY_TIMEOUT, TRANSACTION};
 use crate::config::settings::{Settings, Topics};
 use crate::context;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, OrFatal, Reason};
 use crate::fatal::{self, ended, failure, unavailable};
 use crate::kafka::client::{ConnectionSettings, ProducerSettings};
 use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicPlan, end_open_transaction};
@@ -209,7 +209,7 @@ impl Store {
                 "topic `{topic}` holds no plan: `dupgate replay run` starts it again, `dupgate replay clean {id} --execute` removes it"
             ))
         })?;
-        Plan::read(&text).map_err(|error| Reason::State.because(error))
+        Plan::read(&text).or_fatal(Reason::State)
     }
 
     /// Reads the first record of a plan's topic.

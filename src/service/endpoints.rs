@@ -13,7 +13,7 @@ use super::pair_inspector::PairInspector;
 use super::parts::Handle;
 use crate::clock::{Clock, wall_time};
 use crate::config::settings::Settings;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, OrFatal, Reason};
 use crate::fatal::failure;
 use crate::fingerprint::{SimHash, id_hash};
 use crate::index::Original;
@@ -147,7 +147,7 @@ pub(super) fn serve_http(
     };
     http::start(settings.http.listen, endpoints)
         .with_context(|| format!("cannot listen on {} (http.listen)", settings.http.listen))
-        .map_err(|error| Reason::System.because(error))
+        .or_fatal(Reason::System)
 }
 
 /// Serves the metrics of a replay at a separate address.

@@ -22,7 +22,7 @@ use self::parts::{Handle, Parts};
 use crate::clock::{Clock, random_id};
 use crate::config::settings::{Settings, Topics as InputTopics};
 use crate::context::{self, REVOKE_GRACE, ServiceContext};
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, OrFatal, Reason};
 use crate::fatal::failure;
 use crate::fingerprint::Fingerprinter;
 use crate::judge::snapshot_store::{self, FsSnapshotStore, SnapshotStore};
@@ -90,7 +90,7 @@ pub fn run_watched(mut settings: Settings, brokers: Brokers, watch: impl FnOnce(
     let operators = settings.http.admin.as_ref().map(|admin| {
         bind(admin.listen).with_context(|| format!("cannot listen on {} (http.admin.listen)", admin.listen))
     });
-    let operators = operators.transpose().map_err(|error| Reason::System.because(error))?;
+    let operators = operators.transpose().or_fatal(Reason::System)?;
     let fingerprinter = context::fingerprinter(&settings)?;
     // Open the folder before waiting for the brokers, so that a wrong `index.path` fails at once.
     let remembered = settings.rules.windows.max() + settings.rules.lateness;
