@@ -49,7 +49,7 @@ impl AdminService for Echo {
 }
 
 static SERVERS: LazyLock<[Server; 2]> = LazyLock::new(|| {
-    let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).expect("metrics");
+    let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Default::default() }).expect("metrics");
     let build = Build { version: "1".into(), revision: String::new(), librdkafka: "2".into() };
     let health = Health::new(Duration::from_secs(10));
     let about = About {
