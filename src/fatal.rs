@@ -1,6 +1,6 @@
 //! Sorts failures into the errors that end the process, each with its exit code.
 
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, Reason, fatal};
 use crate::kafka::errors::{Denied, denied_in};
 use crate::kafka::fingerprint_log::denied_append;
 use crate::kafka::inspector::ClusterError;
@@ -22,7 +22,7 @@ pub fn cluster_error(cluster_error: ClusterError) -> Fatal {
         ClusterError::Identity(_) => Reason::Denied.because(cluster_error),
         ClusterError::Denied(ref denied) => {
             let remedy = denied.remedy();
-            Reason::Denied.because(anyhow::anyhow!("{cluster_error}; add the ACL: {remedy}"))
+            fatal!(Denied, "{cluster_error}; add the ACL: {remedy}")
         }
         ClusterError::Unavailable(_) => Reason::Unavailable.because(cluster_error),
     }
@@ -46,7 +46,7 @@ pub(crate) fn denied_call(denied: Denied, text: &str, group: &str) -> Fatal {
         "group" | "transactional-id" => prefix(denied).remedy() + " --resource-pattern-type prefixed",
         _ => denied.remedy(),
     };
-    Reason::Denied.because(anyhow::anyhow!("{text}; add the ACL: {remedy} (`dupgate check` lists all missing ones)"))
+    fatal!(Denied, "{text}; add the ACL: {remedy} (`dupgate check` lists all missing ones)")
 }
 
 /// Builds the error for a missing ACL on the fingerprint log.

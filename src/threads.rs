@@ -328,7 +328,7 @@ mod tests {
     use crossbeam_channel::unbounded;
 
     use super::*;
-    use crate::error::Reason;
+    use crate::error::fatal;
 
     /// Records the calls of the loop.
     #[derive(Default)]
@@ -365,7 +365,7 @@ mod tests {
             self.calls.push(message.to_owned());
             self.is_stopped |= message == "stop";
             if message == "fail" {
-                return Err(Reason::Failure.because(anyhow::anyhow!("as requested")));
+                return Err(fatal!(Failure, "as requested"));
             }
             Ok(())
         }

@@ -15,7 +15,7 @@ use dupgate_core::worker::{HeaderSettings, OutputKind, Routing};
 use crate::clock::{Clock, wall_time};
 use crate::config::raw::{DuplicateValue as ConfiguredValue, TimestampOf};
 use crate::config::settings::{Sasl, Settings, Topics as ConfiguredTopics};
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, Reason, fatal};
 use crate::kafka::admin::{Admin, Brokers, LogKind, LogNames, TopicError};
 use crate::kafka::client::ConnectionSettings;
 use crate::kafka::inspector::{ClusterError, ClusterInspector};
@@ -116,10 +116,7 @@ fn refused_identity(settings: &Settings, connection: &ConnectionSettings) -> Opt
     let inspector = ClusterInspector::new(connection, &settings.input.group, IDENTITY_TIMEOUT).ok()?;
     let error = inspector.brokers().err()?;
     let ClusterError::Identity(_) = &error else { return None };
-    Some(
-        Reason::Denied
-            .because(anyhow::anyhow!("{}; {IDENTITY_HINT}", identity_refused(&settings.kafka.brokers, &error))),
-    )
+    Some(fatal!(Denied, "{}; {IDENTITY_HINT}", identity_refused(&settings.kafka.brokers, &error)))
 }
 
 /// Says that the brokers refuse the identity, and why.
@@ -143,7 +140,7 @@ impl StartupWait {
     /// Returns the error with which the start gives up.
     fn given_up(self) -> Fatal {
         match self {
-            Self::Brokers(_) => Reason::Unavailable.because(anyhow::anyhow!("{self}")),
+            Self::Brokers(_) => fatal!(Unavailable, "{self}"),
             Self::Topics(names) => topic_error(TopicError::Missing(names)),
         }
     }

@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, unbounded};
 
 use crate::config::settings::{DuplicateValue, Settings, Topics};
 use crate::context;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, Reason, fatal};
 use crate::fatal::{ended, failure};
 use crate::fingerprint::{IdHash, id_hash};
 use crate::kafka::budget::ByteBudget;
@@ -192,11 +192,11 @@ impl<R: FnMut(Progress)> Search<R> {
             Ok(RangeEvent::Failed(why)) => Err(ended(Reason::State, why, &self.group)),
             Err(_) => {
                 let topics = self.searched.topics.join(", ");
-                let why = anyhow::anyhow!(
+                Err(fatal!(
+                    Unavailable,
                     "no record of {topics} arrived within {} s: is a broker of them down?",
                     IDLE_TIMEOUT.as_secs()
-                );
-                Err(Reason::Unavailable.because(why))
+                ))
             }
         }
     }

@@ -16,7 +16,7 @@ use crossbeam_channel::{Receiver, unbounded};
 use super::verdicts::{LogExtent, read};
 use crate::clock::{Clock, random_id};
 use crate::config::settings::Settings;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, fatal};
 use crate::fatal::failure;
 use crate::kafka::admin::{Admin, Brokers, LogNames};
 use crate::kafka::budget::ByteBudget;
@@ -104,11 +104,11 @@ pub fn submit_to(
     while !sent.pending.is_empty() {
         if clock.now() > timeout {
             let logs: Vec<String> = sent.pending.values().map(|(log, _)| log.to_string()).collect();
-            let why = anyhow::anyhow!(
+            return Err(fatal!(
+                Unavailable,
                 "no answer from the judge of log partition {} within {timeout:?}; the request is in the log and will be answered",
                 logs.join(", ")
-            );
-            return Err(Reason::Unavailable.because(why));
+            ));
         }
         while let Ok(appended) = sent.appended.try_recv() {
             sent.is_in_log(&appended)?;
@@ -132,8 +132,7 @@ fn submit_unanswered(previous: &Settings, bodies: &[RequestBody], timeout: Durat
     let mut sent = Sent::to_judges(previous, bodies)?;
     while !sent.pending.is_empty() {
         let Ok(appended) = sent.appended.recv_timeout(timeout.saturating_sub(clock.now())) else {
-            let why = anyhow::anyhow!("the log of the scheme before took no request within {timeout:?}");
-            return Err(Reason::Unavailable.because(why));
+            return Err(fatal!(Unavailable, "the log of the scheme before took no request within {timeout:?}"));
         };
         if sent.is_in_log(&appended)? {
             sent.pending.remove(&appended.request);
@@ -215,11 +214,11 @@ pub fn count_found(
     while !last.is_empty() && limit.is_none_or(|limit| clock.now() <= limit) {
         let Some((log, offset, record)) = reading.next()? else {
             if clock.now().saturating_sub(heard) > IDLE_TIMEOUT {
-                let why = anyhow::anyhow!(
+                return Err(fatal!(
+                    Unavailable,
                     "the verdict log could not be read: no record arrived within {} s: is a broker of it down?",
                     IDLE_TIMEOUT.as_secs()
-                );
-                return Err(Reason::Unavailable.because(why));
+                ));
             }
             continue;
         };
@@ -278,7 +277,7 @@ impl LogReading {
                 Ok(Some((log, offset, record)))
             }
             Ok((log, FollowEvent { kind: FollowEventKind::Moved(why), .. })) => {
-                Err(Reason::State.because(anyhow::anyhow!("verdict log {log}: {why}")))
+                Err(fatal!(State, "verdict log {log}: {why}"))
             }
         }
     }
@@ -289,7 +288,7 @@ fn log_names(settings: &Settings) -> LogNames {
 }
 
 fn unknown_end(error: impl fmt::Display) -> Fatal {
-    Reason::Unavailable.because(anyhow::anyhow!("cannot read the end of the verdict log: {error}"))
+    fatal!(Unavailable, "cannot read the end of the verdict log: {error}")
 }
 
 /// Returns what the requests would find, in the order of the requests, without sending them.

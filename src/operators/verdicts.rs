@@ -10,7 +10,7 @@ use crossbeam_channel::unbounded;
 use dupgate_core::judge::{Difference, LogVerifier};
 
 use crate::config::settings::Settings;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, fatal};
 use crate::fatal::{failure, unavailable};
 use crate::kafka::admin::LogNames;
 use crate::kafka::budget::ByteBudget;
@@ -71,9 +71,11 @@ pub fn read(
     let inspector = ClusterInspector::new(&connection, group, IDLE_TIMEOUT).map_err(fatal::cluster_error)?;
     inspector.brokers().map_err(fatal::cluster_error)?;
     if inspector.topic(&names.verdicts).map_err(fatal::cluster_error)?.is_none() {
-        let why =
-            anyhow::anyhow!("topic `{}` does not exist: nothing was judged under scheme {scheme} yet", names.verdicts);
-        return Err(Reason::Config.because(why));
+        return Err(fatal!(
+            Config,
+            "topic `{}` does not exist: nothing was judged under scheme {scheme} yet",
+            names.verdicts
+        ));
     }
     let logs = settings.log_partitions().get();
     let offsets = Offsets::new(&connection.query(group), IDLE_TIMEOUT).map_err(failure)?;
@@ -108,11 +110,11 @@ pub fn read(
             Err(_) => {
                 silence += STEP;
                 if extent == LogExtent::Kept && silence > IDLE_TIMEOUT {
-                    let why = anyhow::anyhow!(
+                    return Err(fatal!(
+                        Unavailable,
                         "the verdict log could not be read to its end: no record arrived within {} s: is a broker of it down?",
                         IDLE_TIMEOUT.as_secs()
-                    );
-                    return Err(Reason::Unavailable.because(why));
+                    ));
                 }
                 visit(None)
             }
@@ -129,7 +131,7 @@ pub fn read(
                         ControlFlow::Continue(())
                     }
                     FollowEventKind::Moved(why) => {
-                        return Err(Reason::State.because(anyhow::anyhow!("verdict log {log}: {why}")));
+                        return Err(fatal!(State, "verdict log {log}: {why}"));
                     }
                 }
             }

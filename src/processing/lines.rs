@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, fatal};
 use crate::kafka::group_consumer::CutValue;
 use crate::record::{Format, PartitionId, RawRecord, Rejection, Source};
 
@@ -29,10 +29,11 @@ pub(crate) fn hold(format: Format) -> Result<(), Fatal> {
         Format::Json | Format::Text | Format::Html | Format::Warc => Ok(()),
         Format::Avro | Format::Protobuf | Format::JsonSchema => {
             let name = format.name();
-            Err(Reason::Config.because(anyhow::anyhow!(
+            Err(fatal!(
+                Config,
                 "input.format is {name}, and lines of a file hold no such values: export them as JSON with the same fields, \
                  and set input.format=json"
-            )))
+            ))
         }
     }
 }

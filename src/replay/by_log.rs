@@ -13,7 +13,7 @@ use super::walk;
 use super::walk::LogStream;
 use super::walk::{Step, Walk, diverged};
 use crate::context;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, fatal};
 use crate::kafka::output::PagePayload;
 use crate::protocol::{Answer, LogPartition, PageRequest, Verdict};
 use crate::record::{PartitionId, Source, Timestamp};
@@ -138,11 +138,11 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         self.hold(bytes)?;
         let request = match log.pages.get(&source).map(|page| &page.action) {
             Some(PageAction::Ask(_, request)) if request.digest != judged.digest => {
-                let why = anyhow::anyhow!(
+                return Err(fatal!(
+                    State,
                     "{source}: the input holds another page than the one that was judged: the topic was recreated; \
                      replay by event time (--order time), which does not need the old pages"
-                );
-                return Err(Reason::State.because(why));
+                ));
             }
             Some(PageAction::Ask(_, request)) => Some(request),
             Some(PageAction::Withdraw(_, reason)) => {
@@ -345,9 +345,10 @@ const UNJUDGED: &str = "none";
 
 /// A page of the range was judged live, and its verdict is not in the log.
 fn lost(source: &Source) -> Fatal {
-    Reason::State.because(anyhow::anyhow!(
+    fatal!(
+        State,
         "the live verdict log no longer has a verdict on {source}: it was trimmed since the plan was made; make a new plan"
-    ))
+    )
 }
 
 /// State of the order of the log between two records.

@@ -14,7 +14,7 @@ use super::run::{Phase, Report, Run};
 use super::walk::diverged;
 use crate::config::settings::Settings;
 use crate::deduplicator::LineTimes;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, fatal};
 use crate::kafka::output::PagePayload;
 use crate::protocol::{LogPartition, VerdictRecord};
 use crate::record::{EventTime, Timestamp};
@@ -33,7 +33,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             }
             while let Some(partition) = order.take() {
                 let Some(page) = self.feed()?.take(&partition) else {
-                    return Err(Reason::Bug.because(anyhow::anyhow!("{partition}: a page that was read is missing")));
+                    return Err(fatal!(Bug, "{partition}: a page that was read is missing"));
                 };
                 if matches!(&page.action, PageAction::Ask(_, request) if request.event_time > latest) {
                     // Its judge gives it another time.
@@ -114,7 +114,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 for judge in judges.get_mut(log.index()).into_iter().flatten() {
                     let verdict = judge.judge(request, bound).map_err(diverged)?;
                     let Some(verdict) = verdict else {
-                        return Err(Reason::Bug.because(anyhow::anyhow!("{} was judged before", page.source)));
+                        return Err(fatal!(Bug, "{} was judged before", page.source));
                     };
                     ends.push(PageOutcome::Judged(verdict));
                 }

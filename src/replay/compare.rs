@@ -11,7 +11,7 @@ use super::QUERY_TIMEOUT;
 use super::walk::{self, LogStream};
 use crate::config::settings::Settings;
 use crate::context;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, fatal};
 use crate::fatal::{self, failure, unavailable};
 use crate::kafka::client::ClientSettings;
 use crate::kafka::inspector::ClusterInspector;
@@ -72,9 +72,7 @@ impl Log {
         topic: &str,
     ) -> Result<Self, Fatal> {
         let Some(view) = inspector.topic(topic).map_err(fatal::cluster_error)? else {
-            return Err(
-                Reason::Input.because(anyhow::anyhow!("topic `{topic}`, which has the verdicts, does not exist"))
-            );
+            return Err(fatal!(Input, "topic `{topic}`, which has the verdicts, does not exist"));
         };
         let topic: Arc<str> = Arc::from(topic);
         let mut open = VecDeque::new();

@@ -18,7 +18,7 @@ use dupgate_core::worker::Page;
 use super::files::{self, FileEvent};
 use crate::clock::Clock;
 use crate::config::settings::{Settings, Topics};
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, fatal};
 use crate::fatal::{failure, unavailable};
 use crate::kafka::admin::{Admin, Brokers};
 use crate::kafka::budget::{ByteBudget, Permit};
@@ -174,8 +174,10 @@ impl Feed {
         }
         let overdue = self.pool.give_up_overdue(self.clock.now(), TEXT_LIMIT).map_err(failure)?;
         if overdue {
-            let why = anyhow::anyhow!("too many pages took longer than {TEXT_LIMIT:?} of text work: resume the replay");
-            return Err(Reason::Failure.because(why));
+            return Err(fatal!(
+                Failure,
+                "too many pages took longer than {TEXT_LIMIT:?} of text work: resume the replay"
+            ));
         }
         let Ok(event) = self.events.recv_timeout(STEP.min(CHECK_INTERVAL)) else { return Ok(FeedEvent::Nothing) };
         self.take_in(event)?;
@@ -249,7 +251,7 @@ impl Feed {
                 self.announce(&partition);
             }
             Event::Reader(RangeEvent::Failed(why)) | Event::File(FileEvent::Failed(why)) => {
-                return Err(Reason::State.because(anyhow::anyhow!(why)));
+                return Err(fatal!(State, why));
             }
             Event::Done(done) => {
                 let Done { place, page, .. } = *done;
@@ -330,17 +332,17 @@ pub(super) fn still_there(offsets: &Offsets, extents: &Extents) -> Result<(), Fa
         let Range { start: from, end: to } = *extent;
         let Range { start: first, end } = offsets.range(partition).map_err(unavailable)?;
         if end < to {
-            let why = anyhow::anyhow!(
+            return Err(fatal!(
+                State,
                 "{partition} ends at offset {end}, before the end of the range ({to}): the topic was recreated after the plan was made"
-            );
-            return Err(Reason::State.because(why));
+            ));
         }
         if first > from {
-            let why = anyhow::anyhow!(
+            return Err(fatal!(
+                State,
                 "{partition} begins at offset {first}: retention has deleted {} records of the range since; make a new plan",
                 first - from
-            );
-            return Err(Reason::State.because(why));
+            ));
         }
     }
     Ok(())

@@ -12,7 +12,7 @@ use dupgate_core::replay::{ArchiveFile, FilePlace};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::files;
-use crate::error::{Fatal, OrFatal, Reason};
+use crate::error::{Fatal, OrFatal, Reason, fatal};
 use crate::kafka::budget::{ByteBudget, Permit};
 use crate::kafka::group_consumer::ConsumedRecord;
 use crate::kafka::pages::PageBytes;
@@ -35,14 +35,14 @@ pub(super) fn describe(paths: &[PathBuf]) -> Result<Vec<ArchiveFile>, Fatal> {
 
 fn describe_one(path: &Path, number: usize) -> Result<ArchiveFile, Fatal> {
     let shown = path.display();
-    let refuse = |why: &str| Err(Reason::Input.because(anyhow::anyhow!("{shown}: {why}")));
+    let refuse = |why: &str| Err(fatal!(Input, "{shown}: {why}"));
     if lines::is_stdin(path) {
         return refuse("standard input cannot be read a second time, by `replay resume`: write it to a file");
     }
     let Some(name) = path.to_str().filter(|name| !name.contains([':', '\n'])) else {
         return refuse("the name must be UTF-8 without a colon, because the places of pages are written FILE:0:LINE");
     };
-    let unreadable = |error: io::Error| Reason::Input.because(anyhow::anyhow!("cannot read {shown}: {error}"));
+    let unreadable = |error: io::Error| fatal!(Input, "cannot read {shown}: {error}");
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return refuse("not a regular file: it cannot be read a second time, by `replay resume`");
     }
@@ -60,7 +60,7 @@ fn describe_one(path: &Path, number: usize) -> Result<ArchiveFile, Fatal> {
 /// [`Reason::State`] with the name of the file.
 pub(super) fn verify(file: &ArchiveFile) -> Result<(), Fatal> {
     let path = &file.path;
-    let refuse = |why: String| Err(Reason::State.because(anyhow::anyhow!("{why}")));
+    let refuse = |why: String| Err(fatal!(State, "{why}"));
     match digest(Path::new(path)) {
         Err(error) => refuse(format!(
             "cannot read {path}: {error}: a replay of files runs where the files are, in the folder that their names count from"

@@ -20,7 +20,7 @@ use super::walk::{expect_kept, first_checkpoint, is_judged_before};
 use super::{QUERY_TIMEOUT, feed, files};
 use crate::clock::{Clock, wall_time};
 use crate::config::settings::Settings;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, fatal};
 use crate::fatal::{self, failure, unavailable};
 use crate::kafka::admin::LogNames;
 use crate::kafka::inspector::ClusterError;
@@ -133,7 +133,7 @@ pub fn make(store: &Store, live: &Settings, variants: &[Settings], wanted: Wante
 ///
 /// What differs.
 pub fn check(plan: &Plan, store: &Store, live: &Settings, variants: &[Settings]) -> Result<(), Fatal> {
-    let refuse = |why: String| Err(Reason::Config.because(anyhow::anyhow!("{why}; make a new plan")));
+    let refuse = |why: String| Err(fatal!(Config, "{why}; make a new plan"));
     let cluster = store.inspector().cluster_id();
     if plan.cluster != cluster {
         return refuse(format!("the plan is of cluster `{}`, this one is `{cluster}`", plan.cluster));
@@ -161,7 +161,7 @@ pub fn check(plan: &Plan, store: &Store, live: &Settings, variants: &[Settings])
 ///
 /// # Errors
 ///
-/// [`Reason::State`] if it was trimmed since.
+/// [`Reason::State`](crate::error::Reason::State) if it was trimmed since.
 pub fn expect_log(plan: &Plan, live: &Settings) -> Result<(), Fatal> {
     let connection = context::connection(&live.kafka);
     let offsets = Offsets::new(&connection.query(&live.input.group), QUERY_TIMEOUT).map_err(failure)?;
@@ -199,7 +199,7 @@ impl Planning<'_> {
         let files = files::describe(&wanted.files)?;
         lines::hold(self.live.record.format)?;
         if files.iter().all(|file| file.bytes == 0) {
-            return Err(Reason::Input.because(anyhow::anyhow!("the files are empty")));
+            return Err(fatal!(Input, "the files are empty"));
         }
         if self.live.record.event_time == EventTime::Record {
             self.warnings.push(
@@ -222,12 +222,13 @@ impl Planning<'_> {
         let are_all_empty = held.values().all(Range::is_empty);
         let is_what_if = !wanted.set.is_empty();
         if wanted.reads == Reads::Fingerprints && first.scheme() != self.live.scheme() {
-            return Err(Reason::Input.because(anyhow::anyhow!(
+            return Err(fatal!(
+                Input,
                 "these settings make other fingerprints (scheme {}) than the live service has written ({}): without \
                  --from-fingerprints the pages are read",
                 first.scheme(),
                 self.live.scheme()
-            )));
+            ));
         }
         let log = self.order(wanted, &mut ranges, is_what_if, first.log_partitions())?;
         cut(&mut ranges, wanted.max_records);
@@ -240,7 +241,7 @@ impl Planning<'_> {
             } else {
                 format!("no record is between --from and --to; it holds {}", listed(&held))
             };
-            return Err(Reason::Input.because(anyhow::anyhow!("the range of {} is empty: {why}", names(&partitions))));
+            return Err(fatal!(Input, "the range of {} is empty: {why}", names(&partitions)));
         }
         let begins = self.begins(wanted, &ranges)?;
         let is_warm = is_what_if || log.is_none();
@@ -266,8 +267,9 @@ impl Planning<'_> {
         let all = self.offsets.partitions(&topics).map_err(denied)?;
         if !wanted.ranges.is_empty() {
             return match wanted.ranges.keys().find(|partition| !all.contains(partition)) {
-                Some(unknown) => Err(Reason::Input
-                    .because(anyhow::anyhow!("{unknown} is not a partition of the input ({})", topics.join(", ")))),
+                Some(unknown) => {
+                    Err(fatal!(Input, "{unknown} is not a partition of the input ({})", topics.join(", ")))
+                }
                 None => Ok(wanted.ranges.keys().cloned().collect()),
             };
         }
@@ -277,16 +279,15 @@ impl Planning<'_> {
         let found: BTreeSet<PartitionId> = all.into_iter().filter(chosen).collect();
         if found.is_empty() {
             let topics = topics.join(", ");
-            let why = if is_there {
-                let wanted: Vec<String> = wanted.partitions.iter().map(ToString::to_string).collect();
-                anyhow::anyhow!(
-                    "{topics} has no partition {} (--partitions): it has {partitions}, from 0 on",
-                    wanted.join(", ")
-                )
-            } else {
-                anyhow::anyhow!("the input topic {topics} does not exist (input.topics)")
-            };
-            return Err(Reason::Input.because(why));
+            if !is_there {
+                return Err(fatal!(Input, "the input topic {topics} does not exist (input.topics)"));
+            }
+            let wanted: Vec<String> = wanted.partitions.iter().map(ToString::to_string).collect();
+            let wanted = wanted.join(", ");
+            return Err(fatal!(
+                Input,
+                "{topics} has no partition {wanted} (--partitions): it has {partitions}, from 0 on"
+            ));
         }
         Ok(found)
     }
@@ -365,9 +366,9 @@ impl Planning<'_> {
         };
         match found {
             Ok(found) => Ok(Some(found)),
-            Err(why) if wanted.order == Some(Order::Log) || wanted.into == Target::Live => Err(Reason::Input.because(
-                anyhow::anyhow!("the order of the log is not available: {why}; --order time does not need it"),
-            )),
+            Err(why) if wanted.order == Some(Order::Log) || wanted.into == Target::Live => {
+                Err(fatal!(Input, "the order of the log is not available: {why}; --order time does not need it"))
+            }
             Err(why) => {
                 self.warnings.push(format!("pages are judged in the order of time, not in the live order: {why}"));
                 Ok(None)
@@ -517,9 +518,10 @@ impl Planning<'_> {
         let output = &settings.output;
         let all = [&output.unique, &output.duplicate, &output.dead_letter];
         if wanted.into.has_pages() && all.iter().all(|name| name.is_none()) {
-            return Err(Reason::Config.because(anyhow::anyhow!(
+            return Err(fatal!(
+                Config,
                 "the configuration names no output (mode: observe): --into verdicts or --into none needs none"
-            )));
+            ));
         }
         match wanted.into {
             Target::None | Target::Verdicts => Ok(Shadow::default()),

@@ -24,7 +24,7 @@ use super::writer::{BATCH_BYTES, Batch, Committed, MAX_PAGES, Writer, WriterSett
 use crate::clock::Clock;
 use crate::config::settings::Settings;
 use crate::context;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, fatal};
 use crate::fatal::{self, failure, unavailable};
 use crate::kafka::client::ProducerSettings;
 use crate::kafka::inspector::ClusterError;
@@ -101,8 +101,8 @@ pub struct Outcome {
 ///
 /// # Errors
 ///
-/// [`Reason::Unfinished`] after a signal; a failure of the cluster; a plan that does not match the settings or the
-/// cluster.
+/// [`Reason::Unfinished`](crate::error::Reason::Unfinished) after a signal; a failure of the cluster; a plan that does
+/// not match the settings or the cluster.
 pub fn run(
     from: Stored,
     live: &Settings,
@@ -182,7 +182,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
     ) -> Result<Self, Fatal> {
         let Stored { plan, total, marks, .. } = from;
         let Some(first) = settings.first() else {
-            return Err(Reason::Bug.because(anyhow::anyhow!("a replay without settings")));
+            return Err(fatal!(Bug, "a replay without settings"));
         };
         let connection = context::connection(&live.kafka);
         let offsets = Offsets::new(&connection.query(&live.input.group), super::QUERY_TIMEOUT).map_err(failure)?;
@@ -259,7 +259,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
 
     /// Returns the pages.
     pub(super) fn feed(&mut self) -> Result<&mut Feed, Fatal> {
-        self.feed.as_mut().ok_or_else(|| Reason::Bug.because(anyhow::anyhow!("pages of a replay of fingerprints")))
+        self.feed.as_mut().ok_or_else(|| fatal!(Bug, "pages of a replay of fingerprints"))
     }
 
     /// Hands the deferred maintenance of the judges' indexes to its thread.
@@ -403,8 +403,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         // Unreachable brokers are not a reason to stop: they may come back.
         let Ok(found) = self.offsets.partitions(&topics) else { return Ok(()) };
         if let Some(partition) = needed.iter().find(|partition| !found.contains(partition)) {
-            let why = anyhow::anyhow!("{partition} no longer exists; what was judged before is committed");
-            return Err(Reason::State.because(why));
+            return Err(fatal!(State, "{partition} no longer exists; what was judged before is committed"));
         }
         let written: Vec<String> = self.plan.output.topics().cloned().chain([self.plan.own_verdicts()]).collect();
         let Ok(found) = self.offsets.partitions(&written) else { return Ok(()) };
@@ -425,12 +424,13 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         }
         let reasons: Vec<String> =
             counts.dead_letters.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
-        Err(Reason::Failure.because(anyhow::anyhow!(
+        Err(fatal!(
+            Failure,
             "{dead} of {} pages are dead letters ({}), more than --max-dead-letters allows: {}",
             counts.pages,
             reasons.join(", "),
             self.way_on()
-        )))
+        ))
     }
 
     /// Shows progress, handles answers of the brokers and signals.
@@ -449,7 +449,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             return Ok(());
         }
         self.settle()?;
-        Err(Reason::Unfinished.because(anyhow::anyhow!("stopped: {}", self.way_on())))
+        Err(fatal!(Unfinished, "stopped: {}", self.way_on()))
     }
 
     /// Says how to continue once this run has ended early.

@@ -12,7 +12,7 @@ use dupgate_core::replay::{CommitMetadata, Mark, Marks, Plan, Target, Total, own
 use super::{QUERY_TIMEOUT, TRANSACTION};
 use crate::config::settings::{Settings, Topics};
 use crate::context;
-use crate::error::{Fatal, OrFatal, Reason};
+use crate::error::{Fatal, OrFatal, Reason, fatal};
 use crate::fatal::{self, ended, failure, unavailable};
 use crate::kafka::client::{ConnectionSettings, ProducerSettings};
 use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicPlan, end_open_transaction};
@@ -99,11 +99,12 @@ impl Stored {
             return Ok(());
         }
         let (id, group) = (&self.plan.id, self.plan.own_group());
-        Err(Reason::State.because(anyhow::anyhow!(
+        Err(fatal!(
+            State,
             "replay `{id}` cannot continue: the offsets of group `{group}` are gone (brokers delete those of a group that was not \
              used for offsets.retention.minutes), and it would write all pages again; `dupgate replay clean {id} --execute` \
              removes what it has written, then it can be run from its plan"
-        )))
+        ))
     }
 }
 
@@ -118,7 +119,7 @@ impl Store {
         let group = settings.input.group.clone();
         let inspector = ClusterInspector::new(&connection, &group, QUERY_TIMEOUT).map_err(fatal::cluster_error)?;
         if let Some(why) = crate::topics::connect_error(&settings.kafka.brokers) {
-            return Err(Reason::Unavailable.because(anyhow::anyhow!("no broker answers: {why} (kafka.brokers)")));
+            return Err(fatal!(Unavailable, "no broker answers: {why} (kafka.brokers)"));
         }
         inspector.brokers().map_err(fatal::cluster_error)?;
         let (logs, locks) = (settings.logs.prefix.clone(), settings.index.path.join("replays"));
@@ -202,12 +203,10 @@ impl Store {
         if there.is_none() {
             let known = self.ids()?.join(", ");
             let known = if known.is_empty() { "there are none".to_owned() } else { format!("there are {known}") };
-            return Err(Reason::Input.because(anyhow::anyhow!("no replay `{id}` of group `{}`: {known}", self.group)));
+            return Err(fatal!(Input, "no replay `{id}` of group `{}`: {known}", self.group));
         }
         let text = self.plan_text(&topic)?.ok_or_else(|| {
-            Reason::State.because(anyhow::anyhow!(
-                "topic `{topic}` holds no plan: `dupgate replay run` starts it again, `dupgate replay clean {id} --execute` removes it"
-            ))
+            fatal!(State, "topic `{topic}` holds no plan: `dupgate replay run` starts it again, `dupgate replay clean {id} --execute` removes it")
         })?;
         Plan::read(&text).or_fatal(Reason::State)
     }
@@ -235,10 +234,11 @@ impl Store {
         if !names.contains(&topic) || self.plan_text(&topic)?.is_none() {
             return Ok(());
         }
-        Err(Reason::Config.because(anyhow::anyhow!(
+        Err(fatal!(
+            Config,
             "replay `{id}` exists already: `dupgate replay resume {id}` continues it, `dupgate replay clean {id} --execute` \
              removes it; a new one needs another --id"
-        )))
+        ))
     }
 
     /// Queries the progress of a replay.
@@ -390,11 +390,12 @@ impl Store {
         }
         for name in plan.output.topics() {
             if names.contains(name) {
-                return Err(Reason::Config.because(anyhow::anyhow!(
+                return Err(fatal!(
+                    Config,
                     "topic `{name}` exists and is not of this replay: another group has a replay `{}` with the same \
                      outputs; choose another --id",
                     plan.id
-                )));
+                ));
             }
         }
         Ok(())
@@ -418,7 +419,7 @@ impl Store {
         let refused = refused.lock().unwrap_or_else(PoisonError::into_inner).take();
         written.and(refused.map_or(Ok(()), Err)).map_err(|error| match error {
             ClusterError::Unavailable(why) => {
-                Reason::Unavailable.because(anyhow::anyhow!("topic `{topic}` is not written: {why}"))
+                fatal!(Unavailable, "topic `{topic}` is not written: {why}")
             }
             error @ (ClusterError::Denied(_) | ClusterError::Identity(_)) => fatal::cluster_error(error),
         })
@@ -518,10 +519,11 @@ impl Store {
 
 /// A topic that the replay has written to was deleted.
 pub(super) fn output_is_gone(topic: &str, id: &str) -> Fatal {
-    Reason::State.because(anyhow::anyhow!(
+    fatal!(
+        State,
         "topic `{topic}` of replay `{id}` no longer exists, and its content is lost: `dupgate replay clean {id} \
          --execute` removes the rest, then it can be run from its plan"
-    ))
+    )
 }
 
 /// Parses the commits of a replay.
@@ -532,11 +534,11 @@ fn stored(plan: Plan, known: BTreeMap<PartitionId, Option<Committed>>) -> Result
         let progress = CommitMetadata::read(&metadata);
         if progress.plan != plan.hash {
             let group = plan.own_group();
-            let why = anyhow::anyhow!(
+            return Err(fatal!(
+                Config,
                 "group `{group}` has offsets of another plan: `dupgate replay clean {} --execute` removes them",
                 plan.id
-            );
-            return Err(Reason::Config.because(why));
+            ));
         }
         total = progress.total.or(total);
         marks.insert(partition, Mark { offset, read_to: progress.read_to });

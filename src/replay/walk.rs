@@ -13,7 +13,7 @@ use crossbeam_channel::{Receiver, unbounded};
 use dupgate_core::judge::Diverged;
 use dupgate_core::replay::{InputRange, LogOrder, LogRange, Mark, Marks, Next, Plan};
 
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, Reason, fatal};
 use crate::fatal::{failure, unavailable};
 use crate::kafka::budget::ByteBudget;
 use crate::kafka::client::ClientSettings;
@@ -113,12 +113,12 @@ impl Walk {
         let Some(mut own) = self.own.take() else { return Ok(()) };
         while let Some(verdict) = own.next()? {
             if self.head.is_some() && matches!(verdict.answer, Answer::Page(_)) {
-                let why = anyhow::anyhow!(
+                return Err(fatal!(
+                    State,
                     "{} no longer holds the verdicts that this replay has followed: it was trimmed since; \
                      `dupgate replay clean` removes the replay, a new plan begins with what is kept",
                     self.partition
-                );
-                return Err(Reason::State.because(why));
+                ));
             }
             self.order.take_committed(&verdict).map_err(diverged)?;
         }
@@ -263,12 +263,12 @@ impl LogStream {
             return Ok(None);
         }
         let Ok(event) = self.events.recv_timeout(IDLE_TIMEOUT) else {
-            let why = anyhow::anyhow!(
+            return Err(fatal!(
+                Unavailable,
                 "no record arrived within {} s: is a broker of {} down?",
                 IDLE_TIMEOUT.as_secs(),
                 self.partition
-            );
-            return Err(Reason::Unavailable.because(why));
+            ));
         };
         match event.kind {
             FollowEventKind::Record { offset, next, record, .. } if offset < self.end => {
@@ -278,7 +278,7 @@ impl LogStream {
                 self.is_over = true;
                 Ok(None)
             }
-            FollowEventKind::Moved(why) => Err(Reason::State.because(anyhow::anyhow!("{}: {why}", self.partition))),
+            FollowEventKind::Moved(why) => Err(fatal!(State, "{}: {why}", self.partition)),
         }
     }
 }
@@ -328,11 +328,12 @@ pub(super) fn expect_kept(plan: &Plan, offsets: &Offsets, config: &ClientSetting
             continue;
         }
         let gone = |of: &InputRange| {
-            Reason::State.because(anyhow::anyhow!(
+            fatal!(
+                State,
                 "{partition} begins at offset {first}, and began at {planned} when the plan was made: verdicts on pages of {} are \
                  trimmed since; make a new plan",
                 of.id()
-            ))
+            )
         };
         let begins = if first < *end { first_checkpoint(config, partition.clone(), *end)? } else { None };
         for input in &plan.input {

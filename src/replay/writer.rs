@@ -14,7 +14,7 @@ use dupgate_core::replay::{CommitMetadata, Digest, Mark, Marks, Total, VerdictNa
 use dupgate_core::worker::{Output, OutputKind, PageOutcome};
 
 use crate::clock::Clock;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, Reason, fatal};
 use crate::fatal::{ended, failure, unavailable};
 use crate::kafka::budget::InFlight;
 use crate::kafka::client::ClientSettings;
@@ -299,8 +299,7 @@ impl Writer {
                 self.call(call);
             }
             TxnStep::Fenced(why) => {
-                let why = anyhow::anyhow!("another process has taken this replay over: {why}");
-                return Err(Reason::Config.because(why));
+                return Err(fatal!(Config, "another process has taken this replay over: {why}"));
             }
             TxnStep::Fatal(why) => {
                 // The error does not name the topic.
@@ -321,8 +320,7 @@ impl Writer {
     fn count_failure(&mut self) -> Result<(), Fatal> {
         self.failures += 1;
         if self.failures > MAX_FAILURES {
-            let why = anyhow::anyhow!("{MAX_FAILURES} transactions failed one after the other: resume later");
-            return Err(Reason::Unavailable.because(why));
+            return Err(fatal!(Unavailable, "{MAX_FAILURES} transactions failed one after the other: resume later"));
         }
         Ok(())
     }
@@ -356,8 +354,7 @@ impl Writer {
     fn withdraw(&mut self, index: usize, reason: Reject) -> Result<(), Fatal> {
         let is_dead = |page: &Arc<Output<PagePayload>>| matches!(page.outcome, PageOutcome::DeadLetter(_));
         let Some(page) = self.uncommitted.page_mut(index).filter(|page| !is_dead(page)) else {
-            let why = anyhow::anyhow!("the brokers refuse what the replay writes: {}", reason.name());
-            return Err(Reason::Failure.because(why));
+            return Err(fatal!(Failure, "the brokers refuse what the replay writes: {}", reason.name()));
         };
         let read = page.page.clone();
         self.withdrawn.push(RefusedPage { source: read.source.clone(), reason, was: name_of(&page.outcome) });

@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use super::{judge_driver, served};
 use crate::context::ServiceContext;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, fatal};
 use crate::fatal::failure;
 use crate::judge::{JudgeHandle, judge_settings};
 use crate::snapshot::Folder;
@@ -43,7 +43,7 @@ impl EarlierJudges {
                 self.start()?;
             } else if self.running.iter().any(|(_, thread)| thread.is_finished()) {
                 self.end()?;
-                return Err(Reason::Failure.because(anyhow::anyhow!("a judge stopped unexpectedly")));
+                return Err(fatal!(Failure, "a judge stopped unexpectedly"));
             } else if !is_dual && !self.running.is_empty() {
                 self.end()?;
                 tracing::info!(

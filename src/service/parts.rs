@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, Sender, select, tick, unbounded};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::clock::Clock;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, Reason, fatal};
 use crate::fatal::failure;
 use crate::judge::JudgeHandle;
 use crate::protocol::LogPartition;
@@ -104,7 +104,7 @@ impl Parts {
                 recv(signals) -> signal => {
                     let signal = signal.unwrap_or_default();
                     if stop_by.is_some() {
-                        return Err(Reason::Unfinished.because(anyhow::anyhow!("a second signal ({signal}): stopped at once")));
+                        return Err(fatal!(Unfinished, "a second signal ({signal}): stopped at once"));
                     }
                     tracing::info!(
                         target: "dupgate::service",
@@ -121,7 +121,7 @@ impl Parts {
                     let early = stop_by.is_none();
                     if outcome.is_ok() {
                         outcome = match result {
-                            Ok(()) if early => Err(Reason::Failure.because(anyhow::anyhow!("{name} stopped unexpectedly"))),
+                            Ok(()) if early => Err(fatal!(Failure, "{name} stopped unexpectedly")),
                             Ok(()) => Ok(()),
                             Err(fatal) => Err(fatal.in_part(&name)),
                         };

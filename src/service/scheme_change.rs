@@ -11,7 +11,7 @@ use dupgate_core::judge::ColdStart;
 use crate::clock::wall_time;
 use crate::config::Span;
 use crate::config::settings::Settings;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, fatal};
 use crate::kafka::admin::{Brokers, LogNames};
 use crate::kafka::inspector::{ClusterError, ClusterInspector};
 use crate::record::Timestamp;
@@ -90,7 +90,7 @@ impl SchemeChange {
             }
             (ColdStart::Proceed, None) => Ok(configured),
             (ColdStart::Stop | ColdStart::StopOnNewScheme, Some(blindness)) => {
-                Err(Reason::State.because(anyhow::anyhow!("index.cold_start is stop, and {blindness}; {WAYS_OUT}")))
+                Err(fatal!(State, "index.cold_start is stop, and {blindness}; {WAYS_OUT}"))
             }
             (ColdStart::Stop | ColdStart::StopOnNewScheme, None) if self.former.is_empty() => Ok(ColdStart::Stop),
             (ColdStart::Stop | ColdStart::StopOnNewScheme, None) => Ok(ColdStart::StopOnNewScheme),

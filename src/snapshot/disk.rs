@@ -10,7 +10,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, fatal};
 
 /// Extension of files that are not completely written.
 const UNFINISHED: &str = "unfinished";
@@ -174,8 +174,7 @@ impl ProcessLock {
     ///
     /// Another process holds it, or its file cannot be written.
     pub(crate) fn take(path: PathBuf, work: &str, way_on: &str) -> Result<Self, Fatal> {
-        let failed =
-            |error: io::Error| Reason::State.because(anyhow::anyhow!("{}: {error} (index.path)", path.display()));
+        let failed = |error: io::Error| fatal!(State, "{}: {error} (index.path)", path.display());
         path.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
         // What another process has written stays until the lock is taken.
         let opened = File::options().read(true).write(true).create(true).truncate(false).open(&path);
@@ -184,8 +183,7 @@ impl ProcessLock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let process = process(&mut file).map(|id| format!(" as process {id}")).unwrap_or_default();
-                return Err(Reason::Config
-                    .because(anyhow::anyhow!("{work} is already running on this machine{process}: {way_on}")));
+                return Err(fatal!(Config, "{work} is already running on this machine{process}: {way_on}"));
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
@@ -209,8 +207,7 @@ impl ProcessLock {
     ///
     /// The file cannot be removed.
     pub fn remove(self) -> Result<(), Fatal> {
-        fs::remove_file(&self.path)
-            .map_err(|error| Reason::State.because(anyhow::anyhow!("{}: {error} (index.path)", self.path.display())))
+        fs::remove_file(&self.path).map_err(|error| fatal!(State, "{}: {error} (index.path)", self.path.display()))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::clock::{wall_clock, wall_time};
 use crate::config::Start as ConfiguredStart;
 use crate::config::settings::Topics;
 use crate::context::heartbeat;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, Reason, fatal};
 use crate::fatal::ended;
 use crate::kafka::budget::Permit;
 use crate::kafka::group_consumer::{Command, ConsumerEvent, GroupConsumerSettings, Start};
@@ -260,11 +260,12 @@ impl WorkerDriver {
         };
         if self.leaving_because.is_none() {
             let why = page.payload.message.clone().unwrap_or_else(|| dupgate_core::worker::message(reason).to_owned());
-            self.leaving_because = Some(Reason::Failure.because(anyhow::anyhow!(
+            self.leaving_because = Some(fatal!(
+                Failure,
                 "{} cannot be judged ({}: {why}), and processing.on_bad_record is stop",
                 page.source,
                 reason.name()
-            )));
+            ));
         }
         true
     }

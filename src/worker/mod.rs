@@ -23,7 +23,7 @@ use self::input_offsets::{RemainingInput, SettledOffsets};
 use self::verdicts::Reader;
 use crate::clock::Clock;
 use crate::context::ServiceContext;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, Reason, fatal};
 use crate::fatal::{ended, failure};
 use crate::kafka::admin::LogNames;
 use crate::kafka::budget::ByteBudget;
@@ -348,8 +348,7 @@ impl WorkerDriver {
         self.last_check = now;
         self.request_logs().for_each(RequestLog::replace_if_lost);
         if self.pool.give_up_overdue(now, TEXT_LIMIT).map_err(failure)? {
-            let why = anyhow::anyhow!("too many pages exceeded {TEXT_LIMIT:?} of text work: restart the process");
-            return Err(Reason::Failure.because(why));
+            return Err(fatal!(Failure, "too many pages exceeded {TEXT_LIMIT:?} of text work: restart the process"));
         }
         self.report.look(&self.worker, self.pool.waiting());
         self.report.metrics().producer_queue(self.context.in_flight.records(), self.context.in_flight.bytes());

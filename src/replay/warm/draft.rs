@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::config::settings::{Settings, Topics};
 use crate::context;
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, fatal};
 use crate::fatal::{self, failure, unavailable};
 use crate::kafka::admin::LogNames;
 use crate::kafka::inspector::{ClusterError, ClusterInspector};
@@ -94,7 +94,7 @@ pub fn fits(running: &Settings, new: &Settings) -> Result<(), String> {
 ///
 /// The configurations do not fit each other, the running scheme has no log, or the cluster does not answer.
 pub fn draft(running: &Settings, new: &Settings, from: Option<RangeBound>) -> Result<Draft, Fatal> {
-    fits(running, new).map_err(|why| Reason::Config.because(anyhow::anyhow!(why)))?;
+    fits(running, new).map_err(|why| fatal!(Config, why))?;
     let connection = context::connection(&running.kafka);
     let group = &running.input.group;
     let inspector = ClusterInspector::new(&connection, group, QUERY_TIMEOUT).map_err(fatal::cluster_error)?;
@@ -102,11 +102,11 @@ pub fn draft(running: &Settings, new: &Settings, from: Option<RangeBound>) -> Re
     let names = |settings: &Settings| LogNames::new(&settings.logs.prefix, &settings.scheme().to_string());
     let (old_names, new_names) = (names(running), names(new));
     if inspector.topic(&old_names.verdicts).map_err(fatal::cluster_error)?.is_none() {
-        let why = anyhow::anyhow!(
+        return Err(fatal!(
+            Config,
             "topic `{}` does not exist: nothing was judged under the running scheme, and there is nothing to fill from",
             old_names.verdicts
-        );
-        return Err(Reason::Config.because(why));
+        ));
     }
     let is_there = |name: &Arc<str>| -> Result<(String, bool), Fatal> {
         Ok((name.to_string(), inspector.topic(name).map_err(fatal::cluster_error)?.is_some()))
@@ -135,10 +135,10 @@ pub fn draft(running: &Settings, new: &Settings, from: Option<RangeBound>) -> Re
         Some(RangeBound::End) => now,
         Some(RangeBound::At(time)) => time,
         Some(RangeBound::Offset(_)) => {
-            let why = anyhow::anyhow!(
+            return Err(fatal!(
+                Usage,
                 "a warm-up begins at a time, not at an offset, because offsets differ between partitions"
-            );
-            return Err(Reason::Usage.because(why));
+            ));
         }
     };
     // An event time exceeds the time of its verdict by at most this much, so verdicts written earlier are not needed.

@@ -16,7 +16,7 @@ use super::{Filled, Judges, Message, Options, Outcome, Phase, Report, Until};
 use crate::clock::Clock;
 use crate::config::settings::Settings;
 use crate::context::{self, ServiceContext};
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, Reason, fatal};
 use crate::fatal::{self, failure, unavailable};
 use crate::kafka::admin::LogNames;
 use crate::kafka::budget::{ByteBudget, Permit};
@@ -283,11 +283,11 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
             Some(Read::Refused) => self.filled.refused += 1,
             Some(Read::Page(_, request, _)) if request.digest != judged.digest => {
                 let source = &judged.source;
-                let why = anyhow::anyhow!(
+                return Err(fatal!(
+                    State,
                     "{source}: the input holds another page than the one that was judged: the topic was recreated; \
                      fill in only what was judged since then (--from)"
-                );
-                return Err(Reason::State.because(why));
+                ));
             }
             Some(Read::Page(log, request, bytes)) => {
                 // The judge has already limited this event time by the brokers' clock.
@@ -403,9 +403,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
                 self.merge.at_end(number);
                 Ok(())
             }
-            FollowEventKind::Moved(why) => {
-                Err(Reason::State.because(anyhow::anyhow!("verdict log {number} of the running scheme: {why}")))
-            }
+            FollowEventKind::Moved(why) => Err(fatal!(State, "verdict log {number} of the running scheme: {why}")),
         }
     }
 
@@ -589,9 +587,7 @@ impl Asks {
             }
             FollowEventKind::Record { record: VerdictRecord::Rules(_), .. } => Ok(false),
             FollowEventKind::End(_) => Ok(true),
-            FollowEventKind::Moved(why) => {
-                Err(Reason::State.because(anyhow::anyhow!("verdict log {log} of the new scheme: {why}")))
-            }
+            FollowEventKind::Moved(why) => Err(fatal!(State, "verdict log {log} of the new scheme: {why}")),
         }
     }
 }
@@ -660,16 +656,16 @@ impl Pages {
             }
             let now = self.clock.now();
             if self.pool.give_up_overdue(now, TEXT_LIMIT).map_err(failure)? {
-                let why =
-                    anyhow::anyhow!("too many pages took longer than {TEXT_LIMIT:?} of text work: start it again");
-                return Err(Reason::Failure.because(why));
+                return Err(fatal!(
+                    Failure,
+                    "too many pages took longer than {TEXT_LIMIT:?} of text work: start it again"
+                ));
             }
             // Pages that were read may wait for their schema.
             if read.len() > before || self.budget.held() > 0 {
                 last = now;
             } else if now.saturating_sub(last) > IDLE_TIMEOUT {
-                let why = anyhow::anyhow!("no page of the input came for {IDLE_TIMEOUT:?}");
-                return Err(Reason::Unavailable.because(why));
+                return Err(fatal!(Unavailable, "no page of the input came for {IDLE_TIMEOUT:?}"));
             }
             if meanwhile()?.is_break() {
                 break;
@@ -686,9 +682,10 @@ impl Pages {
             }
             PositionResult::Gone(source) => drop(read.insert(source, Read::Gone)),
             PositionResult::Beyond(source) => {
-                let why =
-                    anyhow::anyhow!("{source} was judged, but its partition ends before it: the topic was recreated");
-                return Err(Reason::State.because(why));
+                return Err(fatal!(
+                    State,
+                    "{source} was judged, but its partition ends before it: the topic was recreated"
+                ));
             }
             PositionResult::Nothing => {}
         }

@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::clock::Clock;
 use crate::config::settings::Settings;
 use crate::context::{self, ServiceContext};
-use crate::error::{Fatal, Reason};
+use crate::error::{Fatal, fatal};
 use crate::fatal::failure;
 use crate::judge::JudgeDriver;
 use crate::judge::{JudgeHandle, judge_settings};
@@ -162,7 +162,7 @@ pub fn run(
     let fingerprinter = context::fingerprinter(&new)?;
     let starting = health.check("started", "starting");
     let Some(topics) = topics::wait_for(&new, Brokers::Cluster, clock, signals, &starting)? else {
-        return Err(Reason::Unfinished.because(anyhow::anyhow!("stopped before a broker answered")));
+        return Err(fatal!(Unfinished, "stopped before a broker answered"));
     };
     drop(starting);
     let trees = TreeBudget::new(new.processing.max_in_flight_bytes, new.record.format);
@@ -252,7 +252,7 @@ impl Judges {
     fn look(&self) -> Result<(), Fatal> {
         match self.ends.try_recv() {
             Ok((log, Err(fatal))) => Err(fatal.in_part(&format!("judge-{log}"))),
-            Ok((log, Ok(()))) => Err(Reason::Failure.because(anyhow::anyhow!("judge-{log} stopped unexpectedly"))),
+            Ok((log, Ok(()))) => Err(fatal!(Failure, "judge-{log} stopped unexpectedly")),
             Err(_) => Ok(()),
         }
     }
