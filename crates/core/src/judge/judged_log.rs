@@ -303,12 +303,16 @@ mod tests {
         let mut log = JudgedLog::default();
         log.begin(LogIdentity(1), dual_rules());
         assert_eq!(at(&mut log, 0), Some(DualPeriod::Begun), "the log has just begun");
+        let left = |log: &JudgedLog| log.state().rules().unwrap().left_of_dual_period(log.state().stream_time());
+        assert_eq!(left(&log), 11 * HOUR);
         let end = Timestamp::from_millis(3 * 3_600_000);
         for hour in 1..12 {
             assert_eq!(at(&mut log, hour), Some(DualPeriod::Until(end)), "{hour}");
+            assert_eq!(left(&log), HOUR * u32::try_from(12 - hour).unwrap());
         }
         // Eight hours of the window, two of its quarter, one of lateness, from the first hour on.
         assert_eq!(at(&mut log, 12), None);
+        assert_eq!(left(&log), Duration::ZERO);
         assert_eq!(at(&mut log, 13), None);
     }
 

@@ -135,14 +135,17 @@ impl Pending {
     /// record's verdicts were judged here, counted from its first; `None` if the log holds something else instead.
     ///
     /// Another judge that has judged the same requests meanwhile has made the same verdicts (law L5), but its batches
-    /// may begin and end elsewhere.
+    /// may begin and end elsewhere: where ours has passed more requests, which need no verdict, an empty one still says so.
     pub(super) fn confirm(&mut self, record: &VerdictRecord) -> Option<usize> {
         let verdicts = verdicts_of(record);
         let mut rest = verdicts;
+        let mut passed = RequestOffset(0);
         if self.closed.first() == Some(record) {
             self.closed.remove(0);
             rest = &[];
-        } else if !matches!(record, VerdictRecord::Verdicts(_)) {
+        } else if let VerdictRecord::Verdicts(batch) = record {
+            passed = batch.next_request;
+        } else {
             return None;
         }
         while !rest.is_empty()
@@ -154,7 +157,7 @@ impl Pending {
                 return None;
             }
             own.verdicts.drain(..same.len());
-            if own.verdicts.is_empty() {
+            if own.verdicts.is_empty() && (!later.is_empty() || own.next_request <= passed) {
                 self.closed.remove(0);
             }
             rest = later;

@@ -585,6 +585,30 @@ fn a_checkpoint_does_not_go_back_before_requests_that_another_judge_has_passed()
 }
 
 #[test]
+fn requests_that_another_judge_has_not_passed_are_passed_by_a_batch_not_by_a_checkpoint_alone() {
+    let mut judge = TestJudge::active();
+    judge.page(0);
+    let question = judge.question().expect("a checkpoint is due");
+    judge.held = Some(Call::Commit);
+    judge.page(1);
+    judge.page(2);
+    // A repeat, which needs no verdict.
+    judge.page(2);
+    judge.answer(question, 0);
+    judge.handle(Event::Lost);
+    judge.answer_call(Err(CallError::Abortable(String::new())));
+    let [first, second] = batches();
+    judge.followed(10, batch_of(&[verdicts_in(&first), verdicts_in(&second)], 3));
+    judge.records.clear();
+    judge.handle(Event::Assigned);
+    let [VerdictRecord::Verdicts(batch), VerdictRecord::Checkpoint(checkpoint)] = &judge.records[..] else {
+        panic!("{:?}", judge.records)
+    };
+    assert!(batch.verdicts.is_empty());
+    assert_eq!([batch.next_request, checkpoint.next_request], [RequestOffset(4); 2]);
+}
+
+#[test]
 fn a_judge_leaves_the_group_and_restores_its_state_if_the_log_holds_something_else() {
     let [first, _] = batches();
     let (log, number) = (LogIdentity(7), RulesNumber(2));
