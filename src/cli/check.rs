@@ -25,7 +25,7 @@ use crate::kafka::admin::LogNames;
 use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicView};
 use crate::processing::schema_registry;
 use crate::record::{PartitionId, Timestamp};
-use crate::service::scheme_change::{SchemeChange, WAYS_OUT};
+use crate::service::scheme_change::SchemeChange;
 use crate::snapshot::Folder;
 use crate::topics::{IDENTITY_HINT, identity_refused};
 
@@ -57,7 +57,7 @@ pub fn check(args: &CheckArgs, global: &Global) -> Result<(), Fatal> {
         report.add([schema_registry_row(registry)])?;
     }
     if settings.roles.judge {
-        report.add(machine::disk(&settings.index))?;
+        report.add(machine::disk(&settings))?;
     }
     report.add(machine::memory(&settings))?;
     let rows = report.finish()?;
@@ -251,14 +251,14 @@ fn logs(settings: &Settings, inspector: &ClusterInspector, brokers: &[i32], repo
     })?;
     let folder = Folder::look(&settings.index.path);
     report.add(match SchemeChange::find(inspector, settings, Some(&folder)) {
-        Ok(change) => change.blindness(wall_time()).map(|blindness| blind(settings, blindness)),
+        Ok(change) => change.blindness(wall_time()).map(|blindness| blind(settings, blindness, change.ways_out())),
         Err(cluster_error) => Some(Row::cluster_error("window", &cluster_error)),
     })
 }
 
 /// Reports a start that would lose the window. Under `index.cold_start: stop`, it is refused.
-fn blind(settings: &Settings, blindness: String) -> Row {
-    let fix = Some(WAYS_OUT.to_owned());
+fn blind(settings: &Settings, blindness: String, ways_out: String) -> Row {
+    let fix = Some(ways_out);
     match settings.index.cold_start {
         ColdStart::Stop => Row::fail("window", format!("index.cold_start is stop, and {blindness}"), fix),
         ColdStart::Proceed => Row::warn("window", blindness, fix),

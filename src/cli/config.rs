@@ -15,7 +15,8 @@ use crate::config::{
 };
 use crate::error::{Fatal, OrFatal, Reason};
 use crate::fingerprint::SchemeId;
-use crate::protocol::DualPeriod;
+use crate::protocol::{DualPeriod, Rules};
+use crate::record::Timestamp;
 use crate::replay::warm::fits;
 
 /// The minimal configuration of a service.
@@ -223,6 +224,11 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(ChangeImpact, Strin
     let bridge = will.previous.as_ref().filter(|previous| !state && previous.scheme() == old_scheme);
     if let Some(previous) = bridge {
         add(ChangeImpact::Scheme, dual_period(&old_scheme, &new_scheme, previous, will));
+        if was.previous.is_some() {
+            let text = "the old configuration names an earlier scheme, too: wait until its dual period is over \
+                        (dupgate_dual_period_remaining_seconds is 0), or duplicates of pages before it are missed";
+            add(ChangeImpact::Scheme, text.to_owned());
+        }
     } else if state || old_scheme != new_scheme {
         let mut text = String::new();
         if old_scheme != new_scheme {
@@ -248,6 +254,10 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(ChangeImpact, Strin
                 let text = "to miss no duplicate, and to replace the instances one by one instead, add to the new \
                             configuration: previous: ";
                 add(ChangeImpact::Scheme, format!("{text}{before}"));
+            } else if !state && old_scheme != new_scheme {
+                let text = "previous cannot bridge the change of a secret (match.seed): to miss no duplicate, fill the new index \
+                            with `dupgate index warm`";
+                add(ChangeImpact::Scheme, text.to_owned());
             }
             let text =
                 "stop every old instance cleanly before the first new one starts: a page is judged once in each scheme";
@@ -286,8 +296,9 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(ChangeImpact, Strin
 /// Says what a change of the scheme takes that `previous` bridges.
 fn dual_period(old: &SchemeId, new: &SchemeId, previous: &Settings, will: &Settings) -> String {
     let rules = &will.rules;
-    let to_change = DualPeriod::time_to_change(rules);
-    let period = rules.windows.max() + to_change + rules.lateness;
+    let period = Rules { dual: Some(DualPeriod::Begun), ..rules.clone() }.left_of_dual_period(Timestamp::MIN);
+    // A fleet has as long to change as the period is longer than what is kept.
+    let to_change = period.saturating_sub(rules.windows.max() + rules.lateness);
     let memory = ByteSize(will.index.max_memory.saturating_add(previous.index.max_memory));
     format!(
         "new scheme {old} -> {new}, bridged by previous: {old} decides until the new index knows a window, after about {} of \

@@ -187,6 +187,9 @@ fn rows(page: &Value, before: Option<&Value>) -> NamedRows {
             rows.add(&format!("judge {log}"), if *active > 0 { "active" } else { "standby" });
         }
     }
+    if let Some(ms) = page["dual_period_ms"].as_i64() {
+        rows.add("dual period", format!("the earlier scheme decides for {} of event time more", age(ms)));
+    }
     if !judges.is_empty() {
         let (memory, limit) = (count_of(page, "index_memory_bytes"), count_of(page, "index_memory_limit_bytes"));
         let fill = if limit > 0 { format!(", {} of its memory", percent(memory, limit)) } else { String::new() };
@@ -219,7 +222,7 @@ mod tests {
             "dead_letter_reasons": [{
                 "reason": "missing_field", "delivered": 50, "held": 2, "example": "a:0:7", "why": "no `/text`"
             }],
-            "pending_verdicts_ms": 4500,
+            "pending_verdicts_ms": 4500, "dual_period_ms": 7_200_000,
             "assigned_partitions": {"a": 2, "b": 3}, "lag": 1234, "paused": ["manual"],
             "last_commit_age_ms": 2500, "judge": {"0": 1, "1": 0}, "effective_window_ms": 111_600_000,
             "snapshot_age_ms": null, "errors": {"log": {"corrupt": 3}},
@@ -234,6 +237,7 @@ mod tests {
             "dead letters  50, 2 held back\n              missing_field 52: no `/text`, last at a:0:7\n",
             "verdicts      the oldest request has waited for its verdict for 4 s\nlast commit   2 s ago\n",
             "judge 0       active\njudge 1       standby\n",
+            "dual period   the earlier scheme decides for 2 h of event time more\n",
             "index         0 originals, reaches 1 d 7 h back\n",
             "snapshot      none written since the start\n",
             "errors        log corrupt 3",

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Global;
-use super::check::machine::MemoryPlan;
+use super::check::machine::{MemoryPlan, gib};
 use super::output::{self, Format, columns, expected, print, print_json, table};
 use crate::config::settings::Settings;
 use crate::config::{Problem, Purpose, load};
@@ -61,7 +61,6 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> Result<(), Fatal> {
         Ok(unused) => warnings.extend(unused.into_iter().flatten()),
         Err(refused) => problems.push(refused),
     }
-    let stages = settings.as_ref().map(stages).unwrap_or_default();
     let shown = settings.as_ref().filter(|_| args.matching);
     let (chance_matches, curve) = (shown.and_then(ChanceMatches::of), shown.and_then(Curve::of));
     let format = global.report_format();
@@ -73,8 +72,9 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> Result<(), Fatal> {
             chance_matches.iter().map(ChanceMatches::line).chain(curve.iter().map(Curve::table)).collect();
         if !matching.is_empty() {
             print(&matching.join("\n\n"))?;
-        } else if !stages.is_empty() {
-            print(&columns(&stages))?;
+        } else if let Some(settings) = &settings {
+            let rows: Vec<[String; 3]> = stages(settings).into_iter().chain([memory(settings)]).collect();
+            print(&columns(&rows))?;
         }
     } else {
         let mut report = output::as_json(&problems, &warnings);
@@ -140,6 +140,14 @@ fn stages(settings: &Settings) -> Vec<[String; 3]> {
         [stage.name().to_owned(), asks(stage), format!("within {}", output::span(rules.windows.of(stage)))]
     };
     Stage::ALL.into_iter().filter(|stage| rules.stages.contains(stage)).map(row).collect()
+}
+
+/// Returns the line about the memory that the process may take.
+fn memory(settings: &Settings) -> [String; 3] {
+    let both = settings.previous.is_some();
+    let of =
+        if both { "until the dual period is over; text work and requests are those of both schemes, too" } else { "" };
+    ["memory".to_owned(), format!("about {} in all", gib(MemoryPlan::of(settings).bytes())), of.to_owned()]
 }
 
 /// The Jaccard indices of the curve, in hundredths.

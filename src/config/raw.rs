@@ -18,6 +18,7 @@ use super::range::{Range, above, at_least, at_most, between, share};
 use super::secret::{RawProperty, RawSecret};
 use super::tree::{Node, join};
 use super::values::{ByteSize, Level, Levels, LogFormat, Retention, ServedPartitions, Span, words};
+use crate::text::VERSIONS;
 
 /// Names in `text.stopwords` that are not paths.
 pub(super) const BUILT_IN_STOPWORDS: [&str; 2] = ["zh", "en"];
@@ -186,6 +187,8 @@ sections! {
     }
 
     Text {
+        version: u32 = *VERSIONS.end() => between(*VERSIONS.start(), *VERSIONS.end())
+            .below("{} is the text code of an older release: this one has only that of the release before and its own"),
         html: Html = Html::MainText,
         normalize: Normalize,
         segmenter: Segmenter = Segmenter::Auto,

@@ -233,6 +233,7 @@ mod tests {
         let schema = schema();
         let shape = path.split('.').fold(&schema, |schema, key| &schema["properties"][key]);
         let mut found: Vec<Value> = shape["enum"].as_array().cloned().unwrap_or_default();
+        found.extend(shape.get("minimum").cloned());
         found.extend([json!(true), json!(false), json!(2), json!(7), json!("1d"), json!("/x"), json!("32MiB")]);
         found.extend([
             json!("/w"),

@@ -359,6 +359,8 @@ impl JudgeReport {
             },
         );
         if self.role != Role::Restoring {
+            let left = state.rules().map(|rules| rules.left_of_dual_period(state.stream_time()));
+            self.metrics.dual_period(self.log, left.unwrap_or_default());
             self.metrics.log_kept(self.log, self.kept_time.look(judge.kept()));
         }
         let seen = judge.cold_starts();

@@ -12,11 +12,12 @@ use crate::clock::wall_time;
 use crate::config::Span;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, fatal};
+use crate::fingerprint::scheme_id;
 use crate::kafka::admin::{Brokers, LogNames};
 use crate::kafka::inspector::{ClusterError, ClusterInspector};
 use crate::record::Timestamp;
 use crate::snapshot::Folder;
-use crate::{context, fatal};
+use crate::{context, fatal, text};
 
 /// Time-out of one request.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -32,6 +33,8 @@ pub struct SchemeChange {
     window: Duration,
     /// Whether a log of one of them decides in the dual period.
     is_bridged: bool,
+    /// The version of the text code by which one of them differs, if by nothing else.
+    by_version: Option<u32>,
 }
 
 impl SchemeChange {
@@ -58,7 +61,13 @@ impl SchemeChange {
         former.remove(&scheme);
         let previous = settings.previous.as_ref().map(|previous| previous.scheme().to_string());
         let is_bridged = previous.is_some_and(|previous| former.contains(&previous));
-        Ok(Self { is_bridged, scheme, is_new, former, window: settings.rules.windows.max() })
+        let of_version = |version: &u32| {
+            let text = text::Settings { version: *version, ..settings.text.clone() };
+            let scheme = scheme_id(&settings.record, &text, &settings.fingerprint, settings.log_partitions());
+            former.contains(&scheme.0)
+        };
+        let by_version = text::VERSIONS.rev().find(of_version);
+        Ok(Self { is_bridged, by_version, scheme, is_new, former, window: settings.rules.windows.max() })
     }
 
     /// Returns how much of the window a start at this time would not see and until when; `None` if the scheme has
@@ -80,6 +89,19 @@ impl SchemeChange {
         ))
     }
 
+    /// Returns what to do about the change.
+    #[must_use]
+    pub fn ways_out(&self) -> String {
+        let version = self.by_version.map_or_else(String::new, |version| {
+            format!(
+                "{} differs by the version of the text code alone: name it in `previous: {{text: {{version: {version}}}}}`, or \
+                 keep it by `text.version: {version}`; otherwise, ",
+                self.scheme
+            )
+        });
+        version + WAYS_OUT
+    }
+
     /// Returns what a judge does that finds no log, or why the service must not start.
     fn cold_start(&self, configured: ColdStart, now: Timestamp) -> Result<ColdStart, Fatal> {
         let blindness = self.blindness(now);
@@ -90,7 +112,7 @@ impl SchemeChange {
             }
             (ColdStart::Proceed, None) => Ok(configured),
             (ColdStart::Stop | ColdStart::StopOnNewScheme, Some(blindness)) => {
-                Err(fatal!(State, "index.cold_start is stop, and {blindness}; {WAYS_OUT}"))
+                Err(fatal!(State, "index.cold_start is stop, and {blindness}; {}", self.ways_out()))
             }
             (ColdStart::Stop | ColdStart::StopOnNewScheme, None) if self.former.is_empty() => Ok(ColdStart::Stop),
             (ColdStart::Stop | ColdStart::StopOnNewScheme, None) => Ok(ColdStart::StopOnNewScheme),
@@ -98,8 +120,8 @@ impl SchemeChange {
     }
 }
 
-/// What to do about a change of the scheme.
-pub const WAYS_OUT: &str = "to keep the window: go back to the release and configuration before, whose logs still exist, or, \
+/// What to do about any change of the scheme.
+const WAYS_OUT: &str = "to keep the window: go back to the release and configuration before, whose logs still exist, or, \
     if the configuration changed the scheme, name the settings before in `previous`, or fill the new index with \
     `dupgate index warm`; to go on without it: start once \
     with index.cold_start: proceed";
@@ -142,6 +164,7 @@ mod tests {
             former: former.iter().map(|&scheme| scheme.to_owned()).collect(),
             window: Duration::from_hours(72),
             is_bridged: false,
+            by_version: None,
         }
     }
 
@@ -167,6 +190,9 @@ mod tests {
         {
             assert!(text.contains(part), "{part}: {text}");
         }
+        let by_version = SchemeChange { by_version: Some(1), ..change(true, &["sh64-111111"]) };
+        assert!(by_version.ways_out().contains("`previous: {text: {version: 1}}`"), "{}", by_version.ways_out());
+        assert!(!text.contains("version"), "{text}");
         assert_eq!(change(false, &["sh64-111111"]).blindness(now), None);
         assert_eq!(change(true, &[]).blindness(now), None);
     }

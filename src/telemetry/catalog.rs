@@ -225,6 +225,8 @@ table! {
         "1 when this judge or standby has restored its index completely.";
     COLD_STARTS: "dupgate_cold_starts_total", Counter, Count => cold_starts: Family<ColdStart, Counter>,
         "Starts with an index that does not reach back one window: duplicates will be missed until it refills.";
+    DUAL_PERIOD: "dupgate_dual_period_remaining_seconds", Gauge, Seconds by &[Label::Open("log_partition")],
+        "Event time until the index of the earlier scheme (previous) decides no more and is dropped; 0 outside of a dual period.";
     VERDICT_SECONDS: "dupgate_verdict_wait_seconds", Histogram(PROCESS_SECONDS), Seconds => verdict_seconds: Histogram,
         "Worker: time from the request about a page to its verdict.";
     JUDGE_WAIT: "dupgate_judge_wait_seconds", Histogram(PROCESS_SECONDS), Seconds => judge_wait: Histogram,

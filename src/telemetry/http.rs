@@ -255,6 +255,7 @@ pub(super) fn summary(
         "paused": paused(metrics),
         "last_commit_age_ms": age(&catalog::LAST_COMMIT_TIMESTAMP),
         "judge": object(metrics.by_label(&catalog::JUDGE_ACTIVE, "log_partition")),
+        "dual_period_ms": metrics.largest(&catalog::DUAL_PERIOD).and_then(millis),
         "index_entries": count(&catalog::INDEX_ENTRIES),
         "index_memory_bytes": count(&catalog::INDEX_MEMORY),
         "index_memory_limit_bytes": count(&catalog::INDEX_MEMORY_LIMIT),
@@ -546,6 +547,8 @@ mod tests {
         (0..3).for_each(|_| metrics.dead_letter(Reject::NoText));
         metrics.dead_letters_held(&BTreeMap::from([(Reject::NoText, 2)]));
         metrics.oldest_pending_verdict(Duration::from_millis(4500));
+        metrics.dual_period(LogPartition(0), Duration::from_mins(1));
+        metrics.dual_period(LogPartition(1), Duration::ZERO);
         (0..3).for_each(|_| metrics.error(Component::Log, ErrorKind::Corrupt));
         let checks = [("joined".to_owned(), Ok(())), ("restored".to_owned(), Err("restoring, 40 %".to_owned()))];
         let build = Build { version: "1.2.3".into(), revision: "abc".into(), librdkafka: "2.12.1".into() };
@@ -568,6 +571,7 @@ mod tests {
                 }]),
             ),
             ("pending_verdicts_ms", json!(4500)),
+            ("dual_period_ms", json!(60_000)),
             ("last_commit_age_ms", json!(2500)),
             ("last_record_age_ms", json!(1000)),
             ("effective_window_ms", json!(6500)),

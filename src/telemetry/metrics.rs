@@ -393,6 +393,11 @@ impl Metrics {
         gauge.set(seconds(now));
     }
 
+    /// Sets how much event time is left of the dual period of a log partition; 0 if there is none.
+    pub fn dual_period(&self, log: LogPartition, left: Duration) {
+        self.gauge(catalog::DUAL_PERIOD.name, &[("log_partition", &log.to_string())]).set(left.as_secs_f64());
+    }
+
     /// Sets whether this instance judges a partition of the fingerprint log.
     pub fn judge_active(&self, log: LogPartition, is_active: bool) {
         self.gauge(catalog::JUDGE_ACTIVE.name, &[("log_partition", &log.to_string())]).set(flag(is_active));

@@ -290,7 +290,7 @@ fn a_valid_configuration_is_shown_with_the_recall_and_cost_of_its_bands() {
     assert!(by_bits.starts_with("simhash: ") && !by_bits.contains("minhash"), "{by_bits}");
     assert_eq!(
         validate(&["-s", "match.stages=[exact]"]).out,
-        "exact  equal text  within 3 d\n",
+        "exact   equal text            within 3 d\nmemory  about 5.6 GiB in all\n",
         "nothing is left to chance"
     );
     // By default it prints one line for each stage.
@@ -299,8 +299,11 @@ fn a_valid_configuration_is_shown_with_the_recall_and_cost_of_its_bands() {
         brief,
         "exact    equal text                                              within 30 d\n\
          simhash  at most 3 of 64 bits differ                             within 3 d\n\
-         minhash  2 of 42 bands shared, estimated similarity 0.3 or more  within 3 d\n"
+         minhash  2 of 42 bands shared, estimated similarity 0.3 or more  within 3 d\n\
+         memory   about 5.6 GiB in all\n"
     );
+    let both = run(&files, &[], &["validate", "f.yaml", "-s", "previous={text: {version: 1}}"]).out;
+    assert!(both.contains("memory   about 10.5 GiB in all") && both.contains("of both schemes"), "{both}");
     assert!(!run(&files, &[], &["validate", "f.yaml", "-o", "json"]).out.contains("curve"));
     // 1.2 times the index, 6 times the 64 MiB of pages in flight, and 512 MiB.
     let memory = ["-s", "index.max_memory=1000MiB"];

@@ -91,10 +91,11 @@ annotations:
 {{- printf "%.1f GiB" (divf (float64 .) 1073741824.0) }}
 {{- end }}
 
-{{/* Memory need of an instance, in bytes, as in `dupgate check`: the index and a fifth of it, pages in flight with their HTML
-     trees, 120 MiB for each judge after the first, and half a gibibyte for the rest. Takes settings and roles. */}}
+{{/* Memory need of an instance, in bytes, as in `dupgate check`: the index (also that of the earlier scheme) and a fifth of it,
+     pages in flight with their HTML trees, 120 MiB for each judge after the first, and half a gibibyte for the rest. Takes
+     settings and roles. */}}
 {{- define "dupgate.memory" -}}
-{{- $index := has "judge" .roles | ternary (include "dupgate.bytes" .settings.maxMemory | float64) 0.0 }}
+{{- $index := has "judge" .roles | ternary (include "dupgate.bytes" .settings.maxMemory | float64 | mulf .settings.indexes) 0.0 }}
 {{- $pages := has "worker" .roles | ternary (include "dupgate.bytes" .settings.maxInFlight | float64) 0.0 }}
 {{- $judges := has "judge" .roles | ternary (sub .settings.servedPartitions 1) 0 }}
 {{- addf (mulf $index 1.2) (mulf $pages (eq .settings.format "text" | ternary 2 6)) (mulf $judges 125829120) 536870912 }}
@@ -144,7 +145,16 @@ maxEntries: {{ int64 . }}
 maxInFlight: {{ dig "processing" "max_in_flight_bytes" "" $config | default "64MiB" | toString | quote }}
 format: {{ dig "input" "format" "" $config | default "json" | quote }}
 {{- $served := dig "judge" "served_partitions" "all" $config }}
-servedPartitions: {{ kindIs "slice" $served | ternary $served (dig "judge" "partitions" 1 $config | int | until) | len }}
+{{- $partitions := list (dig "judge" "partitions" 1 $config) }}
+{{- with get $config "previous" }}
+{{- $partitions = append $partitions (dig "judge" "partitions" (first $partitions) .) }}
+{{- end }}
+indexes: {{ len $partitions }}
+{{- $all := 0 }}
+{{- range $partitions }}
+{{- $all = add $all (kindIs "slice" $served | ternary $served (int . | until) | len) }}
+{{- end }}
+servedPartitions: {{ $all }}
 coldStart: {{ dig "index" "cold_start" "" $config | default "proceed" | quote }}
 shutdownGrace: {{ dig "processing" "shutdown_grace" "" $config | default "30s" | quote }}
 {{- end }}

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Row;
-use crate::config::settings::{Index, Settings};
+use crate::config::settings::Settings;
 use crate::judge::JUDGE_BUFFERS;
 use crate::kafka::inspector::Ends;
 use crate::record::Format;
@@ -29,8 +29,8 @@ const ENOUGH_MILLIS: i64 = 60_000;
 const BEING_WRITTEN: u64 = 1;
 
 /// Checks that the folder of the snapshots is writable and has enough space.
-pub(super) fn disk(index: &Index) -> Vec<Row> {
-    let path = index.path.as_path();
+pub(super) fn disk(settings: &Settings) -> Vec<Row> {
+    let path = settings.index.path.as_path();
     let existing = path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
     let shown = path.display();
     if !existing.is_dir() {
@@ -46,13 +46,19 @@ pub(super) fn disk(index: &Index) -> Vec<Row> {
     let Ok(space) = rustix::fs::statvfs(existing) else {
         return vec![Row::warn("disk", format!("the free space of {shown} is unknown"), None)];
     };
-    vec![room(&shown.to_string(), space.f_bavail.saturating_mul(space.f_frsize), need(index))]
+    vec![room(&shown.to_string(), space.f_bavail.saturating_mul(space.f_frsize), need(settings))]
 }
 
-/// Returns the space that the snapshots of a full index need, in bytes.
-fn need(index: &Index) -> u64 {
-    let kept = u64::try_from(index.snapshots_kept.get()).unwrap_or(u64::MAX);
-    index.max_memory.saturating_mul(kept.saturating_add(BEING_WRITTEN))
+/// Returns the space that the snapshots of a full index need, in bytes; in the dual period also those of the earlier scheme.
+fn need(settings: &Settings) -> u64 {
+    let kept = u64::try_from(settings.index.snapshots_kept.get()).unwrap_or(u64::MAX);
+    indexes(settings).saturating_mul(kept.saturating_add(BEING_WRITTEN))
+}
+
+/// Returns the memory of all indexes of a judge, in bytes.
+fn indexes(settings: &Settings) -> u64 {
+    let all = std::iter::once(settings).chain(settings.previous.as_deref());
+    all.map(|settings| settings.index.max_memory).fold(0, u64::saturating_add)
 }
 
 fn room(path: &str, free: u64, need: u64) -> Row {
@@ -87,10 +93,7 @@ pub(in crate::cli) struct MemoryPlan {
 impl MemoryPlan {
     /// Plans for these settings.
     pub(in crate::cli) fn of(settings: &Settings) -> Self {
-        // In the dual period, a judge holds the index of the earlier scheme, too.
-        let indexes =
-            std::iter::once(settings).chain(settings.previous.as_deref()).map(|settings| settings.index.max_memory);
-        let index = if settings.roles.judge { indexes.fold(0, u64::saturating_add) } else { 0 };
+        let index = if settings.roles.judge { indexes(settings) } else { 0 };
         let in_flight = if settings.roles.worker { settings.processing.max_in_flight_bytes } else { 0 };
         let times = if settings.record.format == Format::Text { TEXT_TIMES } else { HTML_TIMES };
         let pages = u64::try_from(in_flight).unwrap_or(u64::MAX).saturating_mul(times);
@@ -175,7 +178,8 @@ fn limit(cgroup: &str, meminfo: &str) -> Option<u64> {
     cgroup.trim().parse().ok().into_iter().chain(of_machine).min()
 }
 
-fn gib(bytes: u64) -> String {
+/// Writes a size with one digit after the point, small ones in whole mebibytes.
+pub(in crate::cli) fn gib(bytes: u64) -> String {
     let tenths = bytes.saturating_mul(10) >> 30;
     if tenths == 0 { format!("{} MiB", bytes >> 20) } else { format!("{}.{} GiB", tenths / 10, tenths % 10) }
 }
@@ -186,6 +190,12 @@ mod tests {
     use crate::cli::check::State;
 
     const GIB: u64 = 1 << 30;
+
+    fn settings() -> Settings {
+        let resolved = crate::config::Layers::default()
+            .resolve(&crate::config::ExternalInputs::default(), crate::config::Purpose::Sieve);
+        resolved.unwrap().0
+    }
 
     #[test]
     fn the_smaller_limit_counts() {
@@ -210,9 +220,7 @@ mod tests {
 
     #[test]
     fn buffers_of_further_judges_are_counted() {
-        let (settings, _) = crate::config::Layers::default()
-            .resolve(&crate::config::ExternalInputs::default(), crate::config::Purpose::Sieve)
-            .unwrap();
+        let settings = settings();
         let serving = |judge: bool, partitions: &[u32]| {
             let mut settings = settings.clone();
             settings.roles.judge = judge;
@@ -222,6 +230,18 @@ mod tests {
         assert_eq!(serving(true, &[0]), 0);
         assert_eq!(serving(true, &[1, 4, 5]), 2 * 120);
         assert_eq!(serving(false, &[1, 4, 5]), 0);
+    }
+
+    #[test]
+    fn in_the_dual_period_both_indexes_are_planned() {
+        let mut settings = settings();
+        let before = MemoryPlan::of(&settings);
+        assert_eq!(need(&settings), 3 * (4 * GIB), "two snapshots are kept while a third one is written");
+        settings.previous = Some(Box::new(settings.clone()));
+        let both = MemoryPlan::of(&settings);
+        assert_eq!((before.index, both.index), (4 * GIB, 8 * GIB));
+        assert_eq!(both.beside, before.beside + (120 << 20), "another judge");
+        assert_eq!(need(&settings), 6 * (4 * GIB));
     }
 
     #[test]
@@ -235,21 +255,19 @@ mod tests {
     #[test]
     fn a_missing_folder_is_checked_at_its_parent() {
         let folder = tempfile::tempdir().unwrap();
-        let index = |path: std::path::PathBuf| Index {
-            path,
-            max_memory: 1,
-            cold_start: crate::config::raw::ColdStart::Proceed,
-            snapshot_interval: std::time::Duration::from_secs(1),
-            snapshots_kept: std::num::NonZeroUsize::MIN,
+        let disk = |path: std::path::PathBuf| {
+            let mut settings = settings();
+            settings.index.path = path;
+            disk(&settings)
         };
-        let rows = disk(&index(folder.path().join("a/b")));
+        let rows = disk(folder.path().join("a/b"));
         assert_eq!(rows.first().map(|row| row.state), Some(State::Ok), "{rows:?}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left over");
-        let rows = disk(&index("/proc/dupgate".into()));
+        let rows = disk("/proc/dupgate".into());
         assert_eq!(rows.first().map(|row| row.state), Some(State::Fail), "{rows:?}");
         std::fs::write(folder.path().join("file"), "").unwrap();
         for path in ["file", "file/below"] {
-            let rows = disk(&index(folder.path().join(path)));
+            let rows = disk(folder.path().join(path));
             let fix = rows.first().and_then(|row| row.fix.as_deref());
             assert_eq!(fix, Some("set index.path to a folder"), "{rows:?}");
         }
@@ -257,9 +275,7 @@ mod tests {
 
     #[test]
     fn a_window_too_large_for_the_memory_is_reported_with_a_remedy() {
-        let (settings, _) = crate::config::Layers::default()
-            .resolve(&crate::config::ExternalInputs::default(), crate::config::Purpose::Sieve)
-            .unwrap();
+        let settings = settings();
         let at = crate::record::Timestamp::from_millis;
         let ends = |records, seconds: i64| Ends {
             oldest: Some(at(1_000_000)),

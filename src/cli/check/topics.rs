@@ -38,7 +38,9 @@ pub(super) fn other_schemes(names: &BTreeSet<String>, settings: &Settings) -> Ve
         if previous.as_deref() == Some(scheme) {
             return Row::ok(
                 "schemes",
-                format!("{kept}: of scheme {scheme}, which decides in the dual period (previous)"),
+                format!(
+                    "{kept}: of scheme {scheme}, which decides until the dual period is over (previous); until then text work and requests are those of both"
+                ),
             );
         }
         // The command takes regular expressions.

@@ -132,6 +132,7 @@ pub(super) fn text(raw: &Raw, given: &ExternalInputs, found: &mut Findings) -> t
     });
     let stopwords = stopwords.collect();
     text::Settings {
+        version: text.version,
         html: text.html.into(),
         normalize: normalize(&text.normalize),
         segmenter: text.segmenter.into(),

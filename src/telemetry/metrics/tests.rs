@@ -160,6 +160,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.series().second_verdicts.increment(1);
     metrics.series().clamped_timestamps.increment(1);
     metrics.judge_active(LogPartition(0), true);
+    metrics.dual_period(LogPartition(0), second);
     metrics.series().judge_takeovers.increment(1);
     metrics.series().index_restores.increment(1);
     metrics.series().restored_entries.of(RestoreSource::Log).increment(1);

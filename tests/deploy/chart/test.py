@@ -1111,6 +1111,11 @@ WARNED = [
         ["judges.resources.limits.memory=20Gi", "config.judge.partitions=5", "config.judge.served_partitions={0,4}"],
         "a judge needs 20.2 GiB",
     ),
+    (
+        ["judges.resources.limits.memory=30Gi", "config.previous.match.simhash.bits=128"],
+        "a judge needs 39.4 GiB",
+    ),
+    (["config.previous.judge.partitions=5", "judges.resources.limits.memory=30Gi"], "a judge needs 39.9 GiB"),
     (["config.index.max_memory=20000MiB"], "a judge needs 24.3 GiB"),
     (["config.index.max_memory=22000000000"], "a judge needs 25.5 GiB"),
     (["config.processing.max_in_flight_bytes=1GiB", "workers.resources.limits.memory=8Gi"], "a judge needs 25.7 GiB"),

@@ -39,8 +39,8 @@ pub use numbers::{Numbers, dates};
 pub(crate) use seed::split_mix_draw;
 pub use seed::{SPLIT_MIX_STEP, Seed, split_mix};
 pub use settings::{
-    CODE_VERSION, FeatureHash, MinHashSettings, Settings, SimHashSettings, SimHashWidthError, Weights, is_scheme_id,
-    partition_of, scheme_id,
+    FeatureHash, MinHashSettings, Settings, SimHashSettings, SimHashWidthError, Weights, is_scheme_id, partition_of,
+    scheme_id,
 };
 pub use shingle::{ShingleBuffer, ShingleLengths, ShingleUnit, Shingling, hash_of as shingle_hash, shingle_hashes};
 pub use simhash::{Feature, ParseSimHashError, SimHash};

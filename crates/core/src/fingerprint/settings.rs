@@ -161,11 +161,6 @@ impl Settings {
     }
 }
 
-/// Raised when the same pages get other fingerprints under the same settings, and only then: every index starts empty
-/// under a new scheme. `tests/consistency/scheme.rs` decides with a corpus of pages, whatever versions our dependencies
-/// have.
-pub const CODE_VERSION: u32 = 15;
-
 /// Names the scheme of these settings: `sh`, the width of the `SimHash`, a hyphen and six hexadecimal digits.
 #[must_use]
 pub fn scheme_id(
@@ -197,7 +192,7 @@ pub(crate) fn canonical(
 ) -> String {
     let mut out = String::new();
     // Writing to a `String` cannot fail.
-    let _ = writeln!(out, "code={CODE_VERSION}");
+    let _ = writeln!(out, "code={}", text.version);
     input.write_canonical(&mut out);
     text.write_canonical(&mut out);
     fingerprint.write_canonical(&mut out);

@@ -133,8 +133,22 @@ impl DualPeriod {
     /// Returns the event time that a fleet has for the change: until then, some pages may be judged in the log of the
     /// earlier scheme alone.
     #[must_use]
-    pub fn time_to_change(rules: &Rules) -> Duration {
+    pub(crate) fn time_to_change(rules: &Rules) -> Duration {
         rules.windows.max() / 4
+    }
+}
+
+impl Rules {
+    /// Returns how much later the stream time will be when the dual period is over; 0 if there is none.
+    #[must_use]
+    pub fn left_of_dual_period(&self, stream_time: Timestamp) -> Duration {
+        let kept = self.windows.max() + self.lateness;
+        match self.dual {
+            None => Duration::ZERO,
+            Some(DualPeriod::Begun) => DualPeriod::time_to_change(self) + kept,
+            Some(DualPeriod::Until(end)) if end.plus(kept) <= stream_time => Duration::ZERO,
+            Some(DualPeriod::Until(end)) => Duration::from_millis(end.plus(kept).gap_millis(stream_time)),
+        }
     }
 }
 

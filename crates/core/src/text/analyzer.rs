@@ -8,7 +8,8 @@ use std::sync::Arc;
 use jieba_rs::Jieba;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::extract::{Extraction, Limits};
+use super::extract::Extraction;
+use super::minify::Limits;
 use super::normalize::{Normalizer, TextUrls, is_han};
 use super::settings::{HtmlText, Segmenter, Settings, StopWords};
 use super::words::{CutBy, Cutter, IdentityHasher, load_jieba};
@@ -135,8 +136,10 @@ impl Analyzer {
             Body::Text(text) => (text, Extraction::Text),
             Body::Html(html) => {
                 let Settings { max_nesting, max_bytes, .. } = self.settings;
+                let has_indents = !self.settings.is_since(2);
                 let extraction;
-                (extracted, extraction) = extract::text_of(html, wanted, Limits { max_nesting, max_bytes });
+                (extracted, extraction) =
+                    extract::text_of(html, wanted, Limits { max_nesting, max_bytes, has_indents });
                 (&extracted, extraction)
             }
         };

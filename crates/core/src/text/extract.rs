@@ -5,7 +5,7 @@ use dom_smoothie::{Config, Readability, TextMode};
 
 use super::head::title_of;
 use super::markup::{HIDDEN, INLINE, LISTS, Piece, Place, READINGS, decode_into, is_any, pieces};
-use super::minify::{MAX_ESCAPING, Minified, Shape, escaping_cost, minified};
+use super::minify::{Limits, MAX_ESCAPING, Minified, Shape, escaping_cost, minified};
 use super::normalize::non_whitespace_chars;
 use super::outline::Outline;
 use super::settings::HtmlText;
@@ -66,21 +66,12 @@ impl Extraction {
     }
 }
 
-/// Limits on how a page is read.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    /// The deepest nesting for which a tree is built.
-    pub(super) max_nesting: usize,
-    /// Text past this many bytes is not used.
-    pub(super) max_bytes: usize,
-}
-
 /// Extracts the text of an HTML page.
 pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> (String, Extraction) {
-    let page = minified(html, limits.max_nesting, false);
+    let page = minified(html, limits, false);
     let seen = Seen::of(&page, limits);
     if page.is_mostly_noscript(seen.characters()) {
-        let page = minified(html, limits.max_nesting, true);
+        let page = minified(html, limits, true);
         return Seen::of(&page, limits).text(&page.html, wanted);
     }
     seen.text(&page.html, wanted)

@@ -12,6 +12,17 @@
 use super::markup::{Attribute, Attributes, RAW, comment_length, is_any, length_to, raw_length, split_name};
 use super::normalize::non_whitespace_chars;
 
+/// Limits on how a page is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// The deepest nesting for which a tree is built.
+    pub(super) max_nesting: usize,
+    /// Text past this many bytes is not used.
+    pub(super) max_bytes: usize,
+    /// Whether the blanks that lines begin with count.
+    pub(super) has_indents: bool,
+}
+
 /// A page with what its text needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Minified {
@@ -157,13 +168,15 @@ pub(super) fn escaping_cost(text: &[u8]) -> usize {
     escaped.saturating_mul(text.len())
 }
 
-/// Reads a page whose elements may nest `limit` levels. Its declared shadow roots become `div`s, and with
+/// Reads a page within these limits. Its declared shadow roots become `div`s, and with
 /// `shows_noscript` so does its `noscript`.
 ///
 /// A page can hide elements from the count of levels (by end tags inside scripts), so the tree itself is counted as well;
 /// this pass keeps that tree small.
-pub(super) fn minified(html: &str, limit: usize, shows_noscript: bool) -> Minified {
-    let mut page = Reader { out: String::with_capacity(html.len()), shows_noscript, ..Reader::default() };
+pub(super) fn minified(html: &str, limits: Limits, shows_noscript: bool) -> Minified {
+    let Limits { max_nesting, has_indents, .. } = limits;
+    let out = String::with_capacity(html.len());
+    let mut page = Reader { out, has_indents, shows_noscript, ..Reader::default() };
     let mut rest = html;
     while let Some((text, tag)) = rest.split_once('<') {
         page.text(text);
@@ -171,7 +184,7 @@ pub(super) fn minified(html: &str, limit: usize, shows_noscript: bool) -> Minifi
         let length = match tag.as_bytes() {
             [b'!', b'-', b'-', ..] => page.comment(comment_length(markup)),
             [b'/', first, ..] if first.is_ascii_alphabetic() => page.end(markup),
-            [first, ..] if first.is_ascii_alphabetic() => page.start(markup, limit),
+            [first, ..] if first.is_ascii_alphabetic() => page.start(markup, max_nesting),
             [b'!', ..] if page.is_foreign() && tag.starts_with("![CDATA[") => page.comment(length_to(markup, "]]>")),
             [b'!', ..] if is_doctype(tag) => page.doctype(markup),
             [b'!' | b'?' | b'/', ..] => page.comment(length_to(markup, ">")),
@@ -201,6 +214,7 @@ impl Minified {
 #[derive(Default)]
 struct Reader<'h> {
     out: String,
+    has_indents: bool,
     shows_noscript: bool,
     noscript: String,
     /// Open elements `noscript` and `a`.
@@ -223,9 +237,14 @@ impl<'h> Reader<'h> {
         self.open.last().is_some_and(|element| element.is_foreign)
     }
 
-    /// Writes a text. Returns its length.
+    /// Writes a text, of white space after a line break only that. Returns its length.
     fn text(&mut self, text: &str) -> usize {
-        self.out.push_str(text);
+        let mut rest = text;
+        while let Some((line, next)) = rest.split_once('\n').filter(|_| !self.has_indents) {
+            self.out.extend([line, "\n"]);
+            rest = next.trim_ascii_start();
+        }
+        self.out.push_str(rest);
         if self.noscripts > 0 && self.links == 0 {
             self.noscript.push_str(text);
         }
@@ -380,8 +399,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn shape(html: &str, limit: usize) -> Shape {
-        minified(html, limit, false).shape
+    const LIMITS: Limits = Limits { max_nesting: 9, max_bytes: usize::MAX, has_indents: false };
+
+    fn shape(html: &str, max_nesting: usize) -> Shape {
+        minified(html, Limits { max_nesting, ..LIMITS }, false).shape
     }
 
     #[test]
@@ -395,7 +416,7 @@ mod tests {
             ("<script><!-- <script></script> --></script>", "<script><!-- <script></script> --></script>"),
             ("<title a=b>c <p></title><textarea>\n  d</textarea>", "<title>c <p></title><textarea>\n  d</textarea>"),
             ("<img a=b c><font color=red><br/>", "<img a=b c><font color=red><br />"),
-            ("<p>\n\t a \n\n b\r\n c</p>", "<p>\n\t a \n\n b\r\n c</p>"),
+            ("<p>\n\t a \n\n b\r\n c</p>", "<p>\na \nb\r\nc</p>"),
             (
                 "<svg><title>a</title><style/><![CDATA[<p>]]></svg><![CDATA[<p>]]>",
                 "<svg><title>a</title><style /><!----></svg><!---->]]>",
@@ -405,7 +426,7 @@ mod tests {
             ("<template shadowrootmode=open><template>a</template></template>", "<div><template>a</template></div>"),
             ("<p", "<p>"),
         ] {
-            assert_eq!(minified(html, 9, false).html, expected, "{html}");
+            assert_eq!(minified(html, LIMITS, false).html, expected, "{html}");
         }
         for (html, expected) in [
             (format!("<p class=\"{long}\" id=b>e"), format!("<p class=\"{cut}\" id=b>e")),
@@ -413,7 +434,7 @@ mod tests {
             (format!("<p role='{}'>", "\u{5b57}".repeat(1_000)), format!("<p role='{}'>", "\u{5b57}".repeat(341))),
             (format!("a<!-- {long}-->b"), "a<!---->b".to_owned()),
         ] {
-            assert_eq!(minified(&html, 9, false).html, expected);
+            assert_eq!(minified(&html, LIMITS, false).html, expected);
         }
     }
 
@@ -421,14 +442,14 @@ mod tests {
     fn noscript_is_shown_if_asked_for_and_counts_where_there_is_no_other_text() {
         let text = "One of the posts. ".repeat(10);
         let html = format!("<div>a</div><noscript>{text}<a>link</a><p>b</p></noscript></noscript>");
-        let page = minified(&html, 9, false);
+        let page = minified(&html, LIMITS, false);
         assert!(page.is_mostly_noscript(140) && !page.is_mostly_noscript(141), "{}", page.noscript);
         assert_eq!(
-            minified(&html, 9, true).html,
+            minified(&html, LIMITS, true).html,
             format!("<div>a</div><div>{text}<a>link</a><p>b</p></div></noscript>")
         );
         let asks = format!("<noscript>Please turn on JavaScript. {text}</noscript>");
-        assert!(!minified(&asks, 9, false).is_mostly_noscript(0));
+        assert!(!minified(&asks, LIMITS, false).is_mostly_noscript(0));
     }
 
     fn is_deeper_than(html: &str, limit: usize) -> bool {

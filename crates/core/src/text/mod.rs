@@ -28,7 +28,7 @@ pub(crate) use head::HeadLinks;
 pub(crate) use normalize::urls;
 pub use normalize::{TextUrls, is_han, simplified};
 pub use settings::{
-    Digits, Han, HtmlText, JiebaSettings, Normalize, Segmenter, Settings, StopWords, UnicodeForm, Urls,
+    Digits, Han, HtmlText, JiebaSettings, Normalize, Segmenter, Settings, StopWords, UnicodeForm, Urls, VERSIONS,
 };
 pub use tree::max_tree_bytes;
 pub use words::{CutBy, Run, WordKind, runs, segmenter};

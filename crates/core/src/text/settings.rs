@@ -2,12 +2,26 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
+
+/// Versions of the code that makes fingerprints of pages: the one in use by default, and those before that this program
+/// still has, so that a service can go from one to the other without an empty index (`previous`).
+///
+/// There is a new one when the same pages get other fingerprints under the same settings, and only then.
+/// `tests/consistency/scheme.rs` decides with a corpus of pages, whatever versions our dependencies have.
+///
+/// | version | what is new |
+/// |---|---|
+/// | 2 | the blanks that lines of an HTML page begin with are dropped before its text is measured (`text.max_bytes`) |
+pub const VERSIONS: RangeInclusive<u32> = 1..=2;
 
 /// How a document becomes weighted words (config key `text`).
 ///
 /// Dictionaries and word lists are given as their *contents*: this module reads no files.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
+    /// One of [`VERSIONS`].
+    pub version: u32,
     /// What is taken from an HTML page.
     pub html: HtmlText,
     /// What counts as the same text.
@@ -130,6 +144,7 @@ pub enum StopWords {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            version: *VERSIONS.end(),
             html: HtmlText::default(),
             normalize: Normalize::default(),
             segmenter: Segmenter::default(),
@@ -161,6 +176,11 @@ impl Default for JiebaSettings {
 }
 
 impl Settings {
+    /// Returns whether the code is that of this version or of a later one.
+    pub(super) const fn is_since(&self, version: u32) -> bool {
+        self.version >= version
+    }
+
     /// Writes everything that determines a feature as lines of text, with one form for each meaning.
     ///
     /// The scheme is a hash of these lines, so their form cannot change without a new scheme.

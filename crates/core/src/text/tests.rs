@@ -754,7 +754,10 @@ proptest! {
         ];
         let html: String = parts.iter().filter_map(|part| known.get(*part)).copied().collect();
         let text = |html: &str| -> String { super::extract::stripped_text(html, usize::MAX).split_whitespace().collect() };
-        prop_assert_eq!(text(&super::minify::minified(&html, 99, false).html), text(&html), "{}", html);
+        for has_indents in [false, true] {
+            let limits = super::minify::Limits { max_nesting: 99, max_bytes: usize::MAX, has_indents };
+            prop_assert_eq!(text(&super::minify::minified(&html, limits, false).html), text(&html), "{}", html);
+        }
     }
 
     #[test]
