@@ -17,8 +17,8 @@ use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Fol
 use crate::protocol::{LogPartition, Request, VerdictOffset};
 use crate::threads::sink;
 
-/// How many clients ask at once for what the judges' groups have committed.
-const CHECKPOINT_CLIENTS: usize = 6;
+/// How many clients ask at once for what the judges' groups have committed; as many are being closed meanwhile.
+const CHECKPOINT_CLIENTS: usize = 4;
 
 /// The reader of one verdict log, and the serial number of its current command.
 pub(super) struct Reader {

@@ -23,7 +23,7 @@ fn pages(numbers: std::ops::Range<u32>) -> Vec<Given> {
     numbers.flat_map(page).collect()
 }
 
-/// The most threads and files that a running worker may have; those that it has while it starts may be half as many more.
+/// The most threads and files that a worker may have.
 const THREADS: usize = 100;
 const FILES: usize = 200;
 
@@ -89,5 +89,6 @@ fn a_worker_of_many_log_partitions_has_few_threads_and_files() {
     settled(&worker);
     worker.stop();
     judge.stop();
-    assert!(most.threads <= THREADS * 3 / 2 && most.files <= FILES * 3 / 2, "{most:?}");
+    eprintln!("while starting: {most:?}");
+    assert!(most.threads <= THREADS && most.files <= FILES, "{most:?}");
 }
