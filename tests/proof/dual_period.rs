@@ -1,9 +1,11 @@
-//! A change of the scheme in the middle of a crawl, instance by instance: no duplicate is missed, in no quarter of the
-//! window after it, nor when the new scheme decides alone.
+//! A change of the scheme in the middle of a crawl, by a release with new text code and another setting, instance by
+//! instance: no duplicate is missed, in no quarter of the window after it, nor when the new scheme decides alone, nor after a
+//! change back.
 
 use std::time::Duration;
 
 use dupgate::crawl::{Crawl, CrawlSettings};
+use dupgate::text;
 use serde_json::{Value, json};
 
 use crate::accounting::{Ledger, OutputKind, originals_are_delivered};
@@ -11,7 +13,7 @@ use crate::broker::Broker;
 use crate::cluster::records::{PageProducer, TopicReader};
 use crate::cluster::{Cluster, Shape};
 use crate::several_instances::Team;
-use crate::warm::{PARTITIONS, number, output_kinds, schemes, write};
+use crate::warm::{PARTITIONS, number, output_kinds, write};
 
 /// Most pages between an original and its copy.
 const REACH: u64 = 1_100;
@@ -40,101 +42,146 @@ fn pages() -> Crawl {
     Crawl::new(settings).unwrap()
 }
 
-/// The schemes differ in the width of codes.
-fn scheme(bits: u32) -> Value {
-    json!({ "match": { "simhash": { "bits": bits } } })
+/// The settings of a release before this one, and of this one: codes are wider, too.
+fn schemes() -> [Value; 2] {
+    let before = json!({ "text": { "version": text::VERSIONS.start() }, "match": { "simhash": { "bits": 64 } } });
+    let now = json!({ "match": { "simhash": { "bits": 128 } }, "previous": &before });
+    [before, now]
 }
 
-/// Writes the crawl, as fast as it is delivered.
-struct Feed<'b> {
+/// A crawl through a fleet whose instances change.
+struct Change<'c> {
+    cluster: &'c Cluster<'c>,
+    team: Team<'c>,
+    out: TopicReader,
     producer: PageProducer,
-    topic: &'b str,
     pages: Crawl,
     written: u64,
 }
 
-impl Feed<'_> {
+impl<'c> Change<'c> {
+    /// Two instances deliver the first pages.
+    fn start(cluster: &'c Cluster<'c>, scheme: &Value) -> Self {
+        let mut team = Team::new(cluster);
+        ["a-1", "b-1"].iter().for_each(|name| team.join_as(name, scheme.clone()));
+        team.wait_ready();
+        let (out, producer) = (outputs(cluster), PageProducer::new(cluster.broker()));
+        let mut change = Self { cluster, team, out, producer, pages: pages(), written: 0 };
+        change.deliver(BEFORE);
+        change
+    }
+
+    /// Writes pages as fast as they are delivered.
     fn write(&mut self, count: u64) {
         for planted in (self.written..self.written + count).map(|number| self.pages.page(number)) {
-            write(&self.producer, self.topic, planted);
+            write(&self.producer, &self.cluster.inputs()[0], planted);
         }
         self.producer.flush();
         self.written += count;
     }
 
-    fn deliver(&mut self, count: u64, team: &mut Team<'_>, out: &mut TopicReader) {
+    fn deliver(&mut self, count: u64) {
         self.write(count);
-        team.deliver(out, usize::try_from(self.written).unwrap());
+        self.team.deliver(&mut self.out, usize::try_from(self.written).unwrap());
     }
+
+    /// Replaces both instances, the judge last: meanwhile pages are judged by both schemes, or by the old one alone.
+    fn replace(&mut self, [from, to]: [u32; 2], scheme: &Value) {
+        let judge = self.team.judge();
+        let mut names = ["a", "b"];
+        names.sort_by_key(|name| judge.starts_with(name));
+        for name in names {
+            let new = format!("{name}-{to}");
+            self.write(100);
+            self.team.join_as(&new, scheme.clone());
+            self.write(100);
+            self.team.wait_until_ready(&new);
+            self.write(100);
+            self.team.leave(&format!("{name}-{from}"));
+        }
+    }
+
+    /// Ends the crawl. Nothing is lost, nothing arrives twice, every duplicate points to a page in the unique topic, and of
+    /// the copies as large a share is found in each part of the crawl as in the first. `ends` has the ends of the parts but
+    /// the last.
+    fn check(self, ends: &[u64]) {
+        self.team.disband();
+        let ledger = Ledger::read(self.cluster);
+        let outcomes = ledger.outcomes(1).unwrap();
+        originals_are_delivered(&outcomes).unwrap();
+        assert_eq!(crate::warm::schemes(self.cluster).len(), 2);
+        let output_kinds = output_kinds(&ledger, &outcomes);
+        let mut found = vec![(0_u32, 0_u32); ends.len() + 1];
+        for (&at, &output_kind) in &output_kinds {
+            let planted = self.pages.page(at);
+            let Some(original) = planted.truth.original().filter(|_| at >= REACH) else { continue };
+            let part = &mut found[ends.partition_point(|end| *end <= at)];
+            // Partitions are read in parallel: if the copy comes first, its original is the duplicate.
+            let is_swapped = output_kinds[&number(Some(original.as_bytes()))] == OutputKind::Duplicate;
+            part.0 += u32::from(output_kind == OutputKind::Duplicate || is_swapped);
+            part.1 += 1;
+        }
+        let shares: Vec<f64> =
+            found.iter().map(|(found, planted)| f64::from(*found) / f64::from(*planted.max(&1))).collect();
+        eprintln!("{} pages, parts end at {ends:?}: {found:?}, {shares:.3?}", self.written);
+        assert!(found.iter().all(|(_, planted)| *planted > 80), "too few to prove anything: {found:?}");
+        assert!(shares[0] > 0.95, "{shares:?}");
+        assert!(shares.iter().all(|share| *share >= 0.99 * shares[0]), "{shares:?}");
+    }
+}
+
+fn outputs(cluster: &Cluster<'_>) -> TopicReader {
+    TopicReader::open(cluster.broker(), &[cluster.unique(), cluster.duplicate(), cluster.dead()])
+}
+
+fn shape() -> Shape<'static> {
+    let config = json!({
+        "window": { "size": format!("{WINDOW}s"), "allowed_lateness": "2m", "max_future_skew": "1m" },
+        "judge": { "checkpoint_interval_records": 200 },
+    });
+    Shape { topics: 1, partitions: PARTITIONS, input_settings: &[], output_settings: &[], config }
+}
+
+/// The ends of the quarters of the window that begins at a page.
+fn quarters(first: u64) -> [u64; 4] {
+    [1, 2, 3, 4].map(|quarter| first + WINDOW * quarter / 4)
 }
 
 #[test]
 fn a_change_of_the_scheme_misses_no_duplicate_in_the_dual_period_nor_after_it() {
     let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
-    let config = json!({
-        "window": { "size": format!("{WINDOW}s"), "allowed_lateness": "2m", "max_future_skew": "1m" },
-        "judge": { "checkpoint_interval_records": 200 },
-    });
-    let shape = Shape { topics: 1, partitions: PARTITIONS, input_settings: &[], output_settings: &[], config };
-    let cluster = Cluster::new(broker, shape);
-    let mut team = Team::new(&cluster);
-    ["old-a", "old-b"].iter().for_each(|name| team.join_as(name, scheme(64)));
-    team.wait_ready();
-    let mut feed =
-        Feed { producer: PageProducer::new(broker), topic: &cluster.inputs()[0], pages: pages(), written: 0 };
-    let mut out = TopicReader::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
-    feed.deliver(BEFORE, &mut team, &mut out);
-    // The judge is replaced last: meanwhile pages are judged by both schemes, or by the old one alone.
-    let judge = team.judge();
-    let other = if judge == "old-a" { "old-b" } else { "old-a" };
-    let mut changed = scheme(128);
-    changed["previous"] = scheme(64);
-    for (new, old) in [("new-a", other), ("new-b", judge.as_str())] {
-        feed.write(100);
-        team.join_as(new, changed.clone());
-        feed.write(100);
-        team.wait_until_ready(new);
-        feed.write(100);
-        team.leave(old);
+    let (cluster, [before, now]) = (Cluster::new(broker, shape()), schemes());
+    let mut change = Change::start(&cluster, &before);
+    let changed = change.written;
+    change.replace([1, 2], &now);
+    let remaining =
+        |change: &Change<'_>, name| change.team.member(name).metric("dupgate_dual_period_remaining_seconds", &[]);
+    assert!(remaining(&change, "a-2") > 0.0 && remaining(&change, "b-2") > 0.0);
+    let is_over = |change: &Change<'_>, name| change.team.member(name).log().contains("the dual period is over");
+    while !(is_over(&change, "a-2") && is_over(&change, "b-2")) {
+        assert!(change.written < BEFORE + 3 * WINDOW, "the dual period has no end");
+        change.deliver(200);
     }
-    let over = |team: &Team<'_>, name| team.member(name).log().contains("the dual period is over");
-    while !(over(&team, "new-a") && over(&team, "new-b")) {
-        assert!(feed.written < BEFORE + 3 * WINDOW, "the dual period has no end");
-        feed.deliver(200, &mut team, &mut out);
-    }
-    let alone_from = feed.written;
-    feed.deliver(ALONE, &mut team, &mut out);
-    let written = feed.written;
-    team.disband();
+    let alone_from = change.written;
+    change.deliver(ALONE);
+    assert!(remaining(&change, "a-2") == 0.0 && remaining(&change, "b-2") == 0.0);
+    let ends = [&[changed], &quarters(changed)[..], &[alone_from]].concat();
+    change.check(&ends);
+}
 
-    // Nothing is lost, nothing arrives twice, and every duplicate points to a page in the unique topic.
-    let ledger = Ledger::read(&cluster);
-    let outcomes = ledger.outcomes(1).unwrap();
-    originals_are_delivered(&outcomes).unwrap();
-    let schemes = schemes(&cluster);
-    assert_eq!(schemes.len(), 2, "{schemes:?}");
-    let first = schemes.values().map(|numbers| numbers.start).max().unwrap();
-    let output_kinds = output_kinds(&ledger, &outcomes);
-    // Found and planted copies: before, in the quarters of the window after the change, in the rest of the period, alone.
-    let mut found = [(0_u32, 0_u32); 7];
-    let crawl = pages();
-    for (&at, &output_kind) in &output_kinds {
-        let planted = crawl.page(at);
-        let Some(original) = planted.truth.original().filter(|_| at >= REACH) else { continue };
-        let part = match at.checked_sub(first) {
-            None => 0,
-            Some(_) if at >= alone_from => 6,
-            Some(since) => 1 + usize::try_from(since * 4 / WINDOW).unwrap().min(4),
-        };
-        // Partitions are read in parallel: if the copy comes first, its original is the duplicate.
-        let is_swapped = output_kinds[&number(Some(original.as_bytes()))] == OutputKind::Duplicate;
-        found[part].0 += u32::from(output_kind == OutputKind::Duplicate || is_swapped);
-        found[part].1 += 1;
-    }
-    let shares = found.map(|(found, planted)| f64::from(found) / f64::from(planted.max(1)));
-    eprintln!("{written} pages, {schemes:?}, alone from {alone_from}: {found:?}, {shares:.3?}");
-    assert!(found.iter().all(|(_, planted)| *planted > 80), "too few to prove anything: {found:?}");
-    assert!(shares[0] > 0.95, "{shares:?}");
-    assert!(shares.iter().all(|share| *share >= 0.99 * shares[0]), "{shares:?}");
+#[test]
+fn a_change_back_in_the_dual_period_misses_no_duplicate() {
+    let _turn = crate::half_turn();
+    let Some(broker) = Broker::shared() else { return };
+    let (cluster, [before, now]) = (Cluster::new(broker, shape()), schemes());
+    let mut change = Change::start(&cluster, &before);
+    let changed = change.written;
+    change.replace([1, 2], &now);
+    change.deliver(WINDOW / 4);
+    let back = change.written;
+    change.replace([2, 3], &before);
+    change.deliver(WINDOW);
+    let ends = [&[changed, back], &quarters(back)[..3]].concat();
+    change.check(&ends);
 }

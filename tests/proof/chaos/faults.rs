@@ -11,6 +11,9 @@ pub(super) const TWO_AT_ONCE: &str = "two at once";
 /// After this many faults, two happen at once.
 const FAULTS_PER_PAIR: usize = 3;
 
+/// Rows of the table.
+pub(super) const KINDS: usize = Fault::ALL.len() + 1;
+
 /// What happens to the fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fault {

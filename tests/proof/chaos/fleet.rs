@@ -28,6 +28,13 @@ const WRONG: Duration = Duration::from_secs(5);
 const SLOW: Duration = Duration::from_secs(10);
 const SLOW_BYTES: u64 = 20_000;
 
+/// Characters of a shingle in the first scheme, which is the default. Each scheme has one more than the one before.
+pub(super) const SHINGLE: usize = 6;
+
+pub(super) fn shingles_of(length: usize) -> Value {
+    json!({ "match": { "minhash": { "shingle": { "other": length } } } })
+}
+
 /// The topic that is deleted and created again. The last one is dropped.
 const RECREATED: usize = 1;
 
@@ -240,11 +247,19 @@ impl<'c> Fleet<'c> {
         self.roll(json!({ "match": { "minhash": { "min_similarity": least } } }))
     }
 
+    /// Changes the scheme, with a dual period: the one before it must be over.
     fn change_scheme(&mut self) -> Option<Lasting> {
+        wait::until("the dual period before to be over", || {
+            let mut left =
+                self.team.members().map(|member| member.metric("dupgate_dual_period_remaining_seconds", &[]));
+            left.all(|left| left <= 0.0).then_some(())
+        });
         let before = &self.cluster.log_topics("fingerprints") | &self.cluster.log_topics("verdicts");
         // Two logs for each scheme: a length that no scheme had before.
-        let length = 6 + before.len() / 2;
-        self.roll(json!({ "match": { "minhash": { "shingle": { "other": length } } } }));
+        let length = SHINGLE + before.len() / 2;
+        let mut change = shingles_of(length);
+        change["previous"] = shingles_of(length - 1);
+        self.roll(change);
         self.old_logs = before;
         None
     }

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use self::crawl::Crawl;
-use self::faults::schedule;
-use self::fleet::Fleet;
+use self::faults::{KINDS, schedule};
+use self::fleet::{Fleet, SHINGLE, shingles_of};
 use self::trims::{TrimWatch, Trims};
 use crate::accounting::{Audit, Ledger};
 use crate::broker::{Broker, wait};
@@ -42,6 +42,9 @@ const CHECKPOINT: u32 = 500;
 /// Time of a rolling restart, during which little is judged in the logs of a new scheme, and of three checkpoints: a trim
 /// takes whole spans between them, of which the newest is never trimmed.
 const SPANS: Duration = Duration::from_secs(45);
+
+/// In this time, every kind of event happens.
+const WHOLE: Duration = Duration::from_mins(10);
 
 /// What was seen of one kind of event.
 #[derive(Clone, Copy, Default)]
@@ -105,9 +108,10 @@ fn variable<T>(name: &str, default: T, parse: impl Fn(&str) -> Option<T>) -> T {
     std::env::var(name).map_or(default, |text| parse(&text).unwrap_or_else(|| panic!("{name}={text} is malformed")))
 }
 
-/// The memory that a process may take, as the program plans it.
+/// The memory that a process may take in a dual period, as the program plans it.
 fn planned_memory(cluster: &Cluster<'_>) -> u64 {
-    let output = cluster.command(&["validate", "-o", "json"]).output().expect("dupgate runs");
+    let earlier = json!({ "previous": shingles_of(SHINGLE - 1) });
+    let output = cluster.command_with(&["validate", "-o", "json"], earlier).output().expect("dupgate runs");
     let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
     report["memory_bytes"].as_u64().expect("a number of bytes")
 }
@@ -189,6 +193,8 @@ fn every_page_comes_out_once_whatever_happens_to_the_fleet() {
         ledger.inputs.extend(fleet.dropped);
         ledger.restore(fleet.earlier);
         let audit = ledger.audit(survived.contains_key("verdict log deleted"));
+        let is_whole = time >= WHOLE && std::env::var_os("DUPGATE_CHAOS_FAULTS").is_none();
+        assert!(!is_whole || survived.len() == KINDS, "not everything has happened: {:?}", survived.keys());
         (audit, Run { survived, trims, memory: fleet.peak_memory, planned })
     });
     run.print(&audit);
