@@ -2,8 +2,8 @@
 //!
 //! `cargo bench --bench quality -- [FILE] [PAGES]`: FILE are JSON lines with `text` (else generated texts). Pages are
 //! made of its words ([`chain`]), every one different; 10,000 of them, in the second half, are edited copies of ones in
-//! the first. One judge, one thread, in its CPU time, for the configured bands and their neighbours. Tables for people,
-//! then one JSON object as the last line.
+//! the first. One judge, one thread, in its CPU time, for the configured bands and, with up to two million pages, their
+//! neighbours. Tables for people, then one JSON object as the last line.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench panics where it cannot continue")]
@@ -26,6 +26,9 @@ use dupgate::quality::{Edit, PlantSettings, Role, plant};
 use dupgate::record::{EventTime, Fields, Format, InputSettings, RawRecord};
 use judging::Run;
 use serde_json::json;
+
+/// More pages than this are judged by the configured rules alone: ten million of them take 10 GB and some minutes.
+const MOST_FOR_NEIGHBOURS: usize = 2_000_000;
 
 /// Copies among the pages.
 const PLANTED: usize = 10_000;
@@ -72,8 +75,8 @@ fn main() {
     let stream = stream(&chain, jumps, pages, &reader);
     let bytes = stream.iter().map(|(_, bytes)| bytes).sum::<usize>() / pages.max(1);
     let stream: Vec<Page> = stream.into_iter().map(|(page, _)| page).collect();
-    let mut runs: Vec<Run> =
-        neighbours(rules).into_iter().map(|rules| judging::run(&stream, rules, &settings)).collect();
+    let chosen = if pages > MOST_FOR_NEIGHBOURS { vec![rules] } else { neighbours(rules) };
+    let mut runs: Vec<Run> = chosen.into_iter().map(|rules| judging::run(&stream, rules, &settings)).collect();
     // Two pages may be alike by chance: the exact index is the referee.
     let text = |number: usize| match &stream[number].edited {
         Some(edited) => normal(edited, &analyzer).unwrap(),

@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use super::events::{Blocked, Effect};
 use super::machine::Worker;
-use super::queue::PartitionQueue;
 use crate::record::PartitionId;
 
 impl<P> Worker<P> {
@@ -95,10 +94,10 @@ impl<P> Worker<P> {
         blocked.collect()
     }
 
-    /// A range is to be judged again: a partition without an offset may have nothing judged any more.
-    pub(super) fn ask_for_offset_again(&mut self, partition: &PartitionId) {
-        let has_no_offset = |queue: &PartitionQueue<P>| queue.blocked() == Some(&Blocked::NoOffset);
-        if self.partitions.get(partition).is_some_and(has_no_offset) {
+    /// A range is to be judged again, or the earlier scheme decides no more: partitions without an offset may have nothing
+    /// judged any more.
+    pub(super) fn ask_for_offsets_again(&mut self) {
+        if self.partitions.iter().any(|(_, queue)| queue.blocked() == Some(&Blocked::NoOffset)) {
             self.fetch_committed();
         }
     }

@@ -217,7 +217,7 @@ impl<P> Worker<P> {
         }
         for (partition, offset) in offsets {
             self.rechecked(&partition, offset);
-            let is_judged = self.logs.iter().any(|log| log.has_judged(&partition));
+            let is_judged = self.has_judged(&partition);
             if offset.is_some() || is_judged {
                 self.membership.has_begun(&partition);
             }
@@ -227,6 +227,14 @@ impl<P> Worker<P> {
                 self.effects.push_back(Effect::Seek { partition, from });
             }
         }
+    }
+
+    /// Returns whether positions of a partition are judged in a log that decides: those of the earlier scheme, as long as the
+    /// dual period lasts.
+    fn has_judged(&self, partition: &PartitionId) -> bool {
+        let (own, earlier) = self.logs.split_at_checked(self.settings.logs).unwrap_or((&self.logs, &[]));
+        let is_dual = own.iter().any(FollowedLog::is_dual);
+        own.iter().chain(earlier.iter().filter(|_| is_dual)).any(|log| log.has_judged(partition))
     }
 
     fn revoked(&mut self, now: Duration, partitions: BTreeSet<PartitionId>) {

@@ -119,6 +119,7 @@ impl<P> Worker<P> {
         if let Some(followed) = self.logs.get_mut(log.index()) {
             followed.await_ends(logs);
         }
+        self.ask_for_offsets_again();
     }
 
     /// A log of the earlier scheme was read to its end: what still waits for its judge waits no longer where the log of
@@ -148,7 +149,7 @@ impl<P> Worker<P> {
     }
 
     fn reopened(&mut self, log: LogPartition, partition: &PartitionId, from: i64, to: i64) {
-        self.ask_for_offset_again(partition);
+        self.ask_for_offsets_again();
         self.outgoing.doubt(partition, from);
         let Some(queue) = self.partitions.get(partition) else { return };
         let is_reopened = |page: &&Page<P>| page.log() == Some(log) || page.earlier_log() == Some(log);

@@ -109,10 +109,19 @@ impl TestWorker {
 
     /// The same in the dual period of its log, with a log of the earlier scheme.
     pub(super) fn in_dual_period() -> Self {
+        let mut bench = Self::after_earlier(vec![]);
+        bench.offsets([Some(0), Some(0)]);
+        bench
+    }
+
+    /// The same before offsets are known; the log of the earlier scheme has these verdicts.
+    pub(super) fn after_earlier(verdicts: Vec<Verdict>) -> Self {
         let mut bench = Self::started(vec![], 1);
         bench.handle(Event::Followed { log: EARLIER, offset: VerdictOffset(0), record: checkpoint(2, None, 0) });
+        if !verdicts.is_empty() {
+            bench.follow_of(EARLIER, verdicts, 0);
+        }
         bench.handle(Event::FollowedToEnd(EARLIER));
-        bench.offsets([Some(0), Some(0)]);
         bench
     }
 

@@ -567,6 +567,17 @@ fn records_at_the_offsets_of_lost_ones_are_never_read_unasked() {
 }
 
 #[test]
+fn what_the_earlier_scheme_has_judged_is_no_matter_once_the_dual_period_is_over() {
+    let mut bench = TestWorker::after_earlier(vec![verdict_of(0, 5, 1)]);
+    bench.offsets([None, Some(3)]);
+    assert_eq!(bench.why(), [Blocked::NoOffset]);
+    // No judge of it would have the range judged again.
+    assert_eq!(fetches(&bench.end_dual_period()), [&BTreeSet::from([input(0)])]);
+    let none = bench.handle(Event::Committed(BTreeMap::from([(input(0), None)])));
+    assert_eq!((seeks(&none), bench.why()), (vec![(0, ReadFrom::Beginning)], vec![]));
+}
+
+#[test]
 fn a_topic_that_is_created_again_begins_at_its_beginning_wherever_it_was_to_start_at_first() {
     let starts_at_end = |bench: &mut TestWorker| bench.handle(Event::NewToGroup(BTreeSet::from([input(0), input(1)])));
     let none = || Event::Committed(BTreeMap::from([(input(0), None)]));
