@@ -120,6 +120,11 @@ impl FollowedLog {
         self.cache.is_judged(source)
     }
 
+    /// Returns whether the position was reopened, and is not judged again.
+    pub(super) fn is_reopened(&self, source: &Source) -> bool {
+        self.cache.is_reopened(source)
+    }
+
     /// Returns whether any position of the partition is judged.
     pub(super) fn has_judged(&self, partition: &PartitionId) -> bool {
         self.cache.has_judged(partition)
@@ -382,6 +387,13 @@ impl VerdictCache {
     /// Returns whether the position is judged.
     pub(super) fn is_judged(&self, source: &Source) -> bool {
         self.judged.get(&source.partition).is_some_and(|judged| judged.contains(source.offset))
+    }
+
+    /// Returns whether the position was reopened, and is not judged again.
+    pub(super) fn is_reopened(&self, source: &Source) -> bool {
+        let reopened =
+            |offset| self.judged.get(&source.partition).is_some_and(|judged| judged.reopened().contains(offset));
+        u64::try_from(source.offset).is_ok_and(reopened)
     }
 
     /// Returns whether any position of the partition is judged. One that was reopened is not.

@@ -90,12 +90,24 @@ impl<P> Worker<P> {
         if is_earlier && page.unanswered_earlier_log().is_none() {
             return;
         }
-        match match_verdict(&page.action, verdict) {
+        let found = match_verdict(&page.action, verdict);
+        if is_earlier && self.is_void(page, matches!(found, VerdictMatch::Foreign)) {
+            return;
+        }
+        match found {
             VerdictMatch::End(end) if is_earlier => self.take_earlier(source, Some(&end)),
             VerdictMatch::End(outcome) => self.settle(source, PageState::Ready(outcome)),
             VerdictMatch::NoAnswer => {}
             VerdictMatch::Foreign => self.partitions.block_at(source, log, Blocked::ForeignPage(source.offset)),
         }
+    }
+
+    /// Returns whether what the earlier scheme says of a page is of no account. After the dual period no judge of it is left
+    /// that could reopen a range, so it may speak of another page: the position was reopened in the log of the current
+    /// scheme, or the other page has another text.
+    fn is_void(&self, page: &Page<P>, is_foreign: bool) -> bool {
+        let own = page.log().and_then(|log| self.logs.get(log.index()));
+        own.is_some_and(|log| !log.is_dual() && (is_foreign || log.is_reopened(&page.source)))
     }
 
     /// Goes on with a page about which the earlier scheme has said all it can.
@@ -197,7 +209,7 @@ impl<P> Worker<P> {
             Known::End(outcome) => drop(self.partitions.set_state(source, PageState::Ready(outcome))),
             Known::Foreign => self.partitions.block_at(source, log, Blocked::ForeignPage(source.offset)),
             Known::InLog => self.await_scan(source, log),
-            Known::Nothing => match first.map(|first| (first, self.known(first, page))) {
+            Known::Nothing => match first.map(|first| (first, self.known_of_earlier(first, page))) {
                 None => self.ask(source, log),
                 Some((_, Known::End(end))) => self.take_earlier(source, Some(&end)),
                 Some((first, Known::Foreign)) => {
@@ -223,6 +235,12 @@ impl<P> Worker<P> {
             None if followed.is_judged(&page.source) && matches!(page.action, PageAction::Ask(..)) => Known::InLog,
             Some(VerdictMatch::NoAnswer) | None => Known::Nothing,
         }
+    }
+
+    /// Returns the same of the log of the earlier scheme.
+    fn known_of_earlier(&self, log: LogPartition, page: &Page<P>) -> Known {
+        let known = self.known(log, page);
+        if self.is_void(page, matches!(known, Known::Foreign)) { Known::Nothing } else { known }
     }
 
     fn await_scan(&mut self, source: &Source, log: LogPartition) {
@@ -529,5 +547,36 @@ mod tests {
         assert_eq!(offsets, [1, 2], "{alone:?}");
         let last = asked(&bench.handle(Event::Page(dual_page(3))));
         assert!(asked_new(&last).is_some_and(|page| page.earlier.is_none()), "{last:?}");
+    }
+
+    #[test]
+    fn after_the_dual_period_the_earlier_log_has_no_say_about_a_topic_that_was_created_again() {
+        let withdrawn = |at| {
+            let answer = Answer::Withdrawn { source: input(0).at(at), reason: Reject::Refused };
+            Verdict { request: RequestId(0), answer }
+        };
+        let foreign = Verdict {
+            answer: Answer::Page(PageVerdict {
+                source: input(0).at(1),
+                event_time: Timestamp::default(),
+                digest: PageDigest(8),
+                decision: Decision::Unique { original: None },
+            }),
+            request: RequestId(0),
+        };
+        let mut bench = TestWorker::after_earlier(vec![withdrawn(0), foreign, withdrawn(2)]);
+        bench.offsets([Some(0), Some(0)]);
+        bench.end_dual_period();
+        bench.handle(Event::FollowedToEnd(EARLIER));
+        // The page at 0 was judged by the current scheme, too, and its range was reopened.
+        let reopened = Answer::Reopened { partition: input(0), from: 0, to: 1 };
+        bench.follow_of(LOG, vec![withdrawn(0), Verdict { request: RequestId(9), answer: reopened }], 1);
+        for at in [0, 1] {
+            let alone = asked(&bench.handle(Event::Page(dual_page(at))));
+            assert!(asked_new(&alone).is_some_and(|page| page.earlier.is_none()), "{at}: {alone:?}");
+        }
+        assert_eq!(bench.why(), []);
+        let last = asked(&bench.handle(Event::Page(dual_page(2))));
+        assert!(matches!(last[..], [(LOG, RequestBody::Withdraw { .. })]), "it may be this page: {last:?}");
     }
 }
