@@ -33,6 +33,8 @@ pub(crate) struct JudgeDriver {
     owned: bool,
     revoking: bool,
     over: Option<Step>,
+    /// It was told to stop.
+    pub(crate) is_stopping: bool,
 }
 
 /// A broker call that an effect asks for, in the order of the effects.
@@ -86,6 +88,7 @@ impl JudgeDriver {
             owned: false,
             revoking: false,
             over: None,
+            is_stopping: false,
         }
     }
 
@@ -149,6 +152,7 @@ impl JudgeDriver {
 
     /// Tells the judge to commit and leave.
     pub(crate) fn stop(&mut self, world: &World) {
+        self.is_stopping = true;
         self.judge.handle(world.elapsed, Event::Stop);
     }
 

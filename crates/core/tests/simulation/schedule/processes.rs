@@ -89,6 +89,20 @@ impl Schedule {
         }
     }
 
+    /// Stops the judges of the earlier scheme once those of the current one say that the dual period is over.
+    fn stop_earlier_judges(&mut self, at: usize) {
+        let process = &mut self.processes[at];
+        if self.instances[process.instance].scheme != Scheme::Dual {
+            return;
+        }
+        let logs = self.world.logs;
+        let (own, earlier): (Vec<_>, Vec<_>) = process.judges.iter_mut().partition(|judge| judge.log.index() < logs);
+        let decides = |judge: &JudgeDriver| judge.judge.state().rules().is_some_and(|rules| rules.dual.is_none());
+        if !own.is_empty() && own.iter().all(|judge| decides(judge)) {
+            earlier.into_iter().filter(|judge| !judge.is_stopping).for_each(|judge| judge.stop(&self.world));
+        }
+    }
+
     /// One move of one part of one process.
     pub(super) fn act(&mut self, at: usize) {
         let process = &mut self.processes[at];
@@ -96,6 +110,8 @@ impl Schedule {
             process.paused -= 1;
             return;
         }
+        self.stop_earlier_judges(at);
+        let process = &mut self.processes[at];
         let instance = &mut self.instances[process.instance];
         let parts = process.judges.len() + usize::from(process.worker.is_some());
         if parts == 0 {
@@ -130,13 +146,14 @@ impl Schedule {
             Step::Stopped => {
                 self.world.log(|| format!("{name}: stopped"));
                 let process = &mut self.processes[at];
+                let mut is_asked = process.stopping;
                 if is_worker {
                     let worker = process.worker.take();
                     self.lost_transactions.extend(worker.map(|worker| worker.producer()));
                 } else {
-                    process.judges.remove(part);
+                    is_asked |= process.judges.remove(part).is_stopping;
                 }
-                if !process.stopping {
+                if !is_asked {
                     self.world.violate(format!("{name} stopped unasked"));
                 }
             }
