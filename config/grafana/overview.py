@@ -458,7 +458,7 @@ def judging():
             "Verdict log span",
             "Event time that the retained verdict log spans, and the time since the brokers last trimmed the logs. "
             "The span follows the retention (dashed): window plus allowed lateness, or logs.retention. If it is far "
-            "above, something prevents trimming.",
+            "above, something prevents trimming. After a change of the scheme, also what is left of the dual period.",
             [
                 query(
                     f"max by (job, log_partition) ({metric('verdict_log_span_seconds')})",
@@ -468,6 +468,10 @@ def judging():
                 query(
                     f"time() - max by (job, log_partition) ({metric('last_trim_timestamp_seconds')})",
                     "{{job}} since the last trim, partition {{log_partition}}",
+                ),
+                query(
+                    f"max by (job, log_partition) ({metric('dual_period_remaining_seconds')}) > 0",
+                    "{{job}} left of the dual period, partition {{log_partition}}",
                 ),
             ],
             unit="s",
