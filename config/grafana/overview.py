@@ -470,7 +470,7 @@ def judging():
                     "{{job}} since the last trim, partition {{log_partition}}",
                 ),
                 query(
-                    f"max by (job, log_partition) ({metric('dual_period_remaining_seconds')}) > 0",
+                    f"max by (job, log_partition) ({metric('dual_period_remaining_seconds')})",
                     "{{job}} left of the dual period, partition {{log_partition}}",
                 ),
             ],
