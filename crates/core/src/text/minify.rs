@@ -168,8 +168,8 @@ pub(super) fn escaping_cost(text: &[u8]) -> usize {
     escaped.saturating_mul(text.len())
 }
 
-/// Reads a page within these limits. Its declared shadow roots become `div`s, and with
-/// `shows_noscript` so does its `noscript`.
+/// Reads a page within these limits. Its declared shadow roots become `div`s, and with `shows_noscript` so does its
+/// `noscript`.
 ///
 /// A page can hide elements from the count of levels (by end tags inside scripts), so the tree itself is counted as well;
 /// this pass keeps that tree small.

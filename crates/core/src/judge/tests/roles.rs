@@ -564,17 +564,23 @@ fn what_another_judge_has_not_judged_is_sent_alone() {
     assert_eq!(judge.records, [second]);
 }
 
-#[test]
-fn a_checkpoint_does_not_go_back_before_requests_that_another_judge_has_passed() {
+/// A judge that was asked about these pages after page 0, has written a checkpoint after them, and was thrown out before any
+/// of it was committed.
+fn thrown_out_with_a_checkpoint(pages: &[i64]) -> TestJudge {
     let mut judge = TestJudge::active();
     judge.page(0);
     let question = judge.question().expect("a checkpoint is due");
     judge.held = Some(Call::Commit);
-    judge.page(1);
-    judge.page(2);
+    pages.iter().for_each(|&page| judge.page(page));
     judge.answer(question, 0);
     judge.handle(Event::Lost);
     judge.answer_call(Err(CallError::Abortable(String::new())));
+    judge
+}
+
+#[test]
+fn a_checkpoint_does_not_go_back_before_requests_that_another_judge_has_passed() {
+    let mut judge = thrown_out_with_a_checkpoint(&[1, 2]);
     let [first, second] = batches();
     // After page 2 come requests that need no verdict.
     judge.followed(10, batch_of(&[verdicts_in(&first), verdicts_in(&second)], 7));
@@ -586,17 +592,8 @@ fn a_checkpoint_does_not_go_back_before_requests_that_another_judge_has_passed()
 
 #[test]
 fn requests_that_another_judge_has_not_passed_are_passed_by_a_batch_not_by_a_checkpoint_alone() {
-    let mut judge = TestJudge::active();
-    judge.page(0);
-    let question = judge.question().expect("a checkpoint is due");
-    judge.held = Some(Call::Commit);
-    judge.page(1);
-    judge.page(2);
-    // A repeat, which needs no verdict.
-    judge.page(2);
-    judge.answer(question, 0);
-    judge.handle(Event::Lost);
-    judge.answer_call(Err(CallError::Abortable(String::new())));
+    // The last one is a repeat, which needs no verdict.
+    let mut judge = thrown_out_with_a_checkpoint(&[1, 2, 2]);
     let [first, second] = batches();
     judge.followed(10, batch_of(&[verdicts_in(&first), verdicts_in(&second)], 3));
     judge.records.clear();
